@@ -1,0 +1,1 @@
+"""What every stage stands on: files, processes, records, progress and the store. Imports no stage."""

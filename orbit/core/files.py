@@ -1,0 +1,137 @@
+"""Files that survive a kill: write beside, fsync, rename; hashes; free room; one lock per piece of work."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbit.errors import OrbitError, RefusedError
+
+CHUNK_BYTES = 1 << 20
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace ``path`` by ``data``; after a crash the file is the old one or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, mode)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside ``folder`` durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256_file(path: Path) -> str:
+    """sha256 hex of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_hash(root: Path, *, skip: frozenset[str] = frozenset({"__pycache__"})) -> str:
+    """sha256 over (relative path, kind, executable bit, content) of a tree, names in ``skip`` left out.
+
+    Times, owners and the exact mode do not enter: two checkouts of one commit have one hash.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        if not skip.isdisjoint(relative.parts):
+            continue
+        if path.is_symlink():
+            digest.update(f"l {relative}\0{os.readlink(path)}\0".encode())
+        elif path.is_file():
+            executable = "x" if path.stat().st_mode & 0o100 else "-"
+            digest.update(f"f{executable} {relative}\0{sha256_file(path)}\0".encode())
+    return digest.hexdigest()
+
+
+def require_free(folder: Path, need_bytes: int, purpose: str) -> None:
+    """Refuse early when ``folder``'s file system has less than ``need_bytes`` free."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < need_bytes:
+        raise RefusedError(
+            f"{folder}: {purpose} needs {need_bytes / 1e9:.1f} GB of free disk, {free / 1e9:.1f} GB are left",
+            fix="free some room, or point ORBIT_CACHE and --dist at a larger disk",
+        )
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a tree, also one with read-only folders; a path that is not there is fine."""
+
+    def unlock(_function: object, failed: str, error: BaseException) -> None:
+        if isinstance(error, FileNotFoundError):
+            return
+        parent = os.path.dirname(failed)
+        os.chmod(parent, 0o700)
+        if os.path.isdir(failed) and not os.path.islink(failed):
+            os.chmod(failed, 0o700)
+            shutil.rmtree(failed, onexc=unlock)
+        else:
+            os.unlink(failed)
+
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path, onexc=unlock)
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, purpose: str) -> Iterator[None]:
+    """Hold the lock file ``path``; raises :class:`RefusedError` with the holder's pid when another process has it.
+
+    The kernel drops the lock when the holder dies, so a kill never leaves it behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise RefusedError(
+                f"another {purpose} is running (process {holder}, lock {path})",
+                fix="wait for it to end, or stop that process",
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def from_os_error(error: OSError, doing: str) -> OrbitError:
+    """Turn an operating-system error met while ``doing`` something into a sentence with a next step."""
+    where = error.filename or ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RefusedError(
+            f"no room left on disk while {doing}: {where}",
+            fix="free some room (nothing half-written was kept) and run the same command again",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return RefusedError(
+            f"not allowed to write while {doing}: {where} ({error.strerror})",
+            fix="choose a folder you may write to: ORBIT_CACHE for the cache, --dist for results",
+        )
+    return RefusedError(f"{error.strerror} while {doing}: {where}", fix="see the path named")

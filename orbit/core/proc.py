@@ -1,0 +1,127 @@
+"""The one way to run another program: argv list, clean environment, timeout, the tail of its output on failure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orbit.errors import CommandFailed, MissingError
+
+KEPT = ("PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+TAIL_LINES = 25
+
+
+def ca_bundle() -> Path | None:
+    """The certificate bundle the host asks programs to trust, by the variables that name one; None when unset."""
+    for name in CA_VARIABLES:
+        value = os.environ.get(name)
+        if value and os.path.isfile(value):
+            return Path(value)
+    return None
+
+
+def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of every child: a short allow-list of the caller's, the trust and proxy settings, a fixed locale.
+
+    Everything else (PYTHONPATH, UV_*, PIP_*, CFLAGS, NVCC_*, TORCH_CUDA_ARCH_LIST, ...) is left behind so that the
+    caller's shell cannot change a result.
+    """
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    for name in PROXY_VARIABLES:
+        for spelling in (name, name.upper()):
+            if spelling in os.environ:
+                env[spelling] = os.environ[spelling]
+    bundle = ca_bundle()
+    if bundle is not None:
+        env["SSL_CERT_FILE"] = str(bundle)
+    env.update(LANG="C.UTF-8", LC_ALL="C.UTF-8", TZ="UTC", PYTHONNOUSERSITE="1", UV_NO_CONFIG="1", UV_NO_PROGRESS="1")
+    env.update(extra or {})
+    return env
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    doing: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float | None = None,
+    log: Path | None = None,
+    stdin: bytes | None = None,
+    fix: str = "",
+    check: bool = True,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run ``argv`` and return its status and output (stdout and stderr kept apart unless ``log`` is given).
+
+    ``env`` adds to :func:`clean_env`. With ``log`` both streams go to that file. The child leads its own process group
+    and the whole group ends with us: on a timeout or an interrupt nothing is left running.
+
+    Raises :class:`MissingError` when the program does not exist and :class:`CommandFailed` on a non-zero status
+    (unless ``check`` is false) or a timeout.
+    """
+    args = [os.fspath(arg) for arg in argv]
+    with contextlib.ExitStack() as stack:
+        sink = stack.enter_context(open(log, "ab")) if log else None
+        try:
+            child = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=clean_env(env),
+                start_new_session=True,
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdout=sink or subprocess.PIPE,
+                stderr=subprocess.STDOUT if sink else subprocess.PIPE,
+            )
+        except FileNotFoundError:
+            raise MissingError(
+                f"{args[0]}: program not found (needed for {doing})", fix=fix or f"install {args[0]}"
+            ) from None
+        except PermissionError:
+            raise MissingError(f"{args[0]}: not executable (needed for {doing})", fix=fix) from None
+        try:
+            out, err = child.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            end_group(child)
+            raise CommandFailed(
+                f"{doing}: no end after {timeout_s:.0f} s", argv=args, status=124, tail=_tail(log, b""), fix=fix
+            ) from None
+        except BaseException:
+            end_group(child)
+            raise
+    if check and child.returncode != 0:
+        raise CommandFailed(
+            f"{doing}: {Path(args[0]).name} ended with status {child.returncode}" + (f" (log: {log})" if log else ""),
+            argv=args,
+            status=child.returncode,
+            tail=_tail(log, (err or b"") or (out or b"")),
+            fix=fix,
+        )
+    return subprocess.CompletedProcess(args, child.returncode, out or b"", err or b"")
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """Stop a child and everything it started: SIGTERM, two seconds, SIGKILL."""
+    for sig, wait_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(child.pid, sig)
+        except ProcessLookupError:
+            break
+        try:
+            child.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            continue
+    child.wait()
+
+
+def _tail(log: Path | None, data: bytes) -> str:
+    if log is not None and log.exists():
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - 16384))
+            data = file.read()
+    return "\n".join(data.decode(errors="replace").rstrip().splitlines()[-TAIL_LINES:])

@@ -1,0 +1,67 @@
+"""Typed TOML and JSON: load into frozen structs, or say which file, table and key is wrong.
+
+Everything that crosses a file boundary is a subclass of :class:`Record`: immutable, keyword-only, and closed (an
+unknown key is an error, so a misspelt setting can never be silently ignored).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from orbit.core.files import write_atomic
+from orbit.errors import InputError
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all data read from TOML or JSON, or written as evidence."""
+
+
+def load_toml[T](path: Path, kind: type[T]) -> T:
+    """Read ``path`` as TOML into ``kind``. Raises :class:`InputError` naming file, key and expected shape."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file", fix="data files live in env/, kernels/, containers/") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}", fix="correct the syntax at the place named") from None
+    return convert(data, kind, str(path))
+
+
+def load_json[T](path: Path, kind: type[T]) -> T:
+    """Read ``path`` as JSON into ``kind``. Raises :class:`InputError` naming file, key and expected shape."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except msgspec.DecodeError as error:
+        raise InputError(
+            f"{path}: {error}", fix="the file was cut short or written by another version: make it anew"
+        ) from None
+
+
+def convert[T](data: Any, kind: type[T], where: str) -> T:
+    """Validate plain ``data`` (dicts, lists, scalars) as ``kind``; ``where`` names it in errors."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {error}", fix="correct that key; unknown keys are refused on purpose") from None
+
+
+def canonical(value: Any) -> bytes:
+    """JSON bytes that are equal whenever the values are: sorted keys, no spaces. The input of every content key."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def content_key(value: Any) -> str:
+    """sha256 hex of :func:`canonical`: the identity of a set of inputs."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def dump_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically (a reader sees the old file or the new one, never half)."""
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2) + b"\n")

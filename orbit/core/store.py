@@ -1,0 +1,140 @@
+"""The store: results by the hash of their inputs. A result is either whole or absent.
+
+Layout under the root (``$ORBIT_CACHE``, by default ``~/.cache/orbit``)::
+
+    entries/<kind>/<key>/          the outputs of one piece of work
+    entries/<kind>/<key>/.orbit.json   the entry's own record, written last
+    tmp/                           work in progress, emptied by the next run that holds the lock
+    lock                           one writer at a time
+
+Work is done in ``tmp`` on the same file system and renamed into place, so a killed process leaves nothing half-valid.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orbit.core.files import exclusive, remove_tree, sha256_file, sync_folder
+from orbit.core.records import Record, content_key, dump_json, load_json
+from orbit.errors import InputError
+
+RECORD_NAME = ".orbit.json"
+
+
+class EntryRecord(Record, frozen=True, kw_only=True):
+    """What an entry says of itself."""
+
+    kind: str
+    key: str
+    inputs: dict[str, Any]
+    """Everything the key was made of."""
+    outputs: dict[str, Any]
+    """What the work reported (digests, counts)."""
+    files: dict[str, str]
+    """sha256 of the small top-level files of the entry, checked at every reuse."""
+    seconds: float
+    """How long the work took when it was really done."""
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """One result in the store."""
+
+    path: Path
+    record: EntryRecord
+    reused: bool
+    """True when nothing was done because the result was already there."""
+
+
+def cache_root() -> Path:
+    """``$ORBIT_CACHE``, else ``$XDG_CACHE_HOME/orbit``, else ``~/.cache/orbit``."""
+    if value := os.environ.get("ORBIT_CACHE"):
+        return Path(value).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "orbit"
+
+
+class Store:
+    """Content-addressed results of stages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def entry_path(self, kind: str, key: str) -> Path:
+        """Where the result of ``kind`` with this key lives or would live."""
+        return self.root / "entries" / kind / key
+
+    def find(self, kind: str, inputs: dict[str, Any]) -> Entry | None:
+        """The finished result for these inputs. A damaged entry is removed and counts as absent."""
+        path = self.entry_path(kind, content_key(inputs))
+        if not path.is_dir():
+            return None
+        try:
+            record = load_json(path / RECORD_NAME, EntryRecord)
+            intact = all(sha256_file(path / name) == digest for name, digest in record.files.items())
+        except (InputError, OSError):
+            intact = False
+        if not intact:
+            self.discard(path)
+            return None
+        return Entry(path=path, record=record, reused=True)
+
+    def obtain(self, kind: str, inputs: dict[str, Any], work: Callable[[Path], dict[str, Any]]) -> Entry:
+        """The result for ``inputs``: found, or made by ``work(folder)``, which returns its outputs.
+
+        ``work`` gets an empty folder; whatever it leaves there is the entry. If it raises, nothing is kept.
+        """
+        found = self.find(kind, inputs)
+        if found is not None:
+            return found
+        key = content_key(inputs)
+        folder = self.scratch(f"{kind}-{key[:12]}")
+        began = time.monotonic()
+        try:
+            outputs = work(folder)
+            files = {p.name: sha256_file(p) for p in sorted(folder.iterdir()) if p.is_file() and not p.is_symlink()}
+            record = EntryRecord(
+                kind=kind,
+                key=key,
+                inputs=inputs,
+                outputs=outputs,
+                files=files,
+                seconds=round(time.monotonic() - began, 3),
+            )
+            dump_json(folder / RECORD_NAME, record)
+            final = self.entry_path(kind, key)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(folder, final)
+            sync_folder(final.parent)
+        except BaseException:
+            remove_tree(folder)
+            raise
+        return Entry(path=final, record=record, reused=False)
+
+    def scratch(self, name: str) -> Path:
+        """A fresh empty folder on the store's file system; the next run removes it if this one is killed."""
+        folder = self.root / "tmp" / f"{name}.{os.getpid()}"
+        remove_tree(folder)
+        folder.mkdir(parents=True)
+        return folder
+
+    def discard(self, path: Path) -> None:
+        """Take an entry out of sight at once, then delete it."""
+        doomed = self.root / "tmp" / f"discard-{path.name[:12]}.{os.getpid()}.{time.monotonic_ns()}"
+        doomed.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(path, doomed)
+        remove_tree(doomed)
+
+    def writer(self, purpose: str) -> Any:
+        """Context manager: be the only writer of this store, or raise :class:`RefusedError`."""
+        return exclusive(self.root / "lock", purpose)
+
+    def sweep(self) -> None:
+        """Remove what killed runs left in ``tmp``. Call only while holding :meth:`writer`."""
+        tmp = self.root / "tmp"
+        if tmp.is_dir():
+            for leftover in tmp.iterdir():
+                remove_tree(leftover)

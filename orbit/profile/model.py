@@ -1,0 +1,121 @@
+"""Profiles: which GPUs, which part of the lock, which kernels, how the image is layered. Data in ``env/profiles``."""
+
+from __future__ import annotations
+
+import re
+
+from orbit.core.paths import data_root
+from orbit.core.records import Record, load_toml
+from orbit.errors import InputError
+
+CAPABILITY = re.compile(r"^\d+\.\d$")
+ARCH = re.compile(r"^sm_\d+[af]?$")
+
+
+class GpuTarget(Record, frozen=True, kw_only=True):
+    """One kind of GPU the image must run on."""
+
+    name: str
+    """Short name, e.g. ``h100``."""
+    devices: tuple[str, ...]
+    """Product names this target stands for."""
+    capability: str
+    """CUDA compute capability, ``major.minor``."""
+    sass: str
+    """Base architecture whose machine code runs on it, ``sm_90``."""
+    feature: str
+    """Architecture with the device's own instructions, ``sm_90a``; what our kernels are compiled for."""
+
+
+class KernelPolicy(Record, frozen=True, kw_only=True):
+    """Which recipes are built from source."""
+
+    core: tuple[str, ...] = ()
+    """Recipes built by default, in ``kernels/recipes``."""
+    extended: tuple[str, ...] = ()
+    """Recipes for big machines: skipped unless asked for (``--kernels all``), and the skip is reported."""
+
+
+class Layer(Record, frozen=True, kw_only=True):
+    """One image layer made of installed distributions."""
+
+    name: str
+    dists: tuple[str, ...]
+    """Distribution names as shell patterns (``nvidia-*``); the first layer that matches takes the files."""
+
+
+class ImagePolicy(Record, frozen=True, kw_only=True):
+    """How the environment becomes an image."""
+
+    name: str
+    """Repository name of the image, e.g. ``orbit/cu130``."""
+    base: str
+    """Base definition: ``containers/<base>.toml``."""
+    prefix: str
+    """Absolute path of the environment inside the image."""
+    layers: tuple[Layer, ...]
+    """Layers above base and interpreter, below orbit's own; files no layer names go to ``stack``."""
+    env: dict[str, str] = {}
+    """Environment of the image; ``{prefix}`` is replaced."""
+
+
+class Profile(Record, frozen=True, kw_only=True):
+    """One buildable image: what it runs on, what is in it, how it is proved."""
+
+    schema: int
+    name: str
+    description: str
+    python: str
+    """CPython ``major.minor``."""
+    extras: tuple[str, ...]
+    """Extras of pyproject.toml that are installed (orbit's own dependencies always are)."""
+    cuda: str
+    """CUDA release (``13.0``) that every CUDA component must belong to."""
+    targets: tuple[GpuTarget, ...]
+    kernels: KernelPolicy
+    expectations: tuple[str, ...]
+    """Files under ``kernels/expectations`` that apply."""
+    image: ImagePolicy
+    smoke: tuple[str, ...]
+    """Smoke lists under ``containers/smoke`` that run on a machine without a GPU."""
+    smoke_gpu: tuple[str, ...] = ()
+    """Smoke lists that need a GPU of one of the targets."""
+
+    def target_archs(self) -> tuple[str, ...]:
+        """Feature architectures in declared order, e.g. ``("sm_90a", "sm_100a")``."""
+        return tuple(target.feature for target in self.targets)
+
+
+def profile_names() -> tuple[str, ...]:
+    """Names of all shipped profiles."""
+    return tuple(sorted(path.stem for path in (data_root() / "env" / "profiles").glob("*.toml")))
+
+
+def load_profile(name: str) -> Profile:
+    """Read and check ``env/profiles/<name>.toml``."""
+    if name not in profile_names():
+        raise InputError(f"no profile named {name!r}", fix=f"known profiles: {', '.join(profile_names())}")
+    path = data_root() / "env" / "profiles" / f"{name}.toml"
+    profile = load_toml(path, Profile)
+    if profile.schema != 1:
+        raise InputError(f"{path}: schema {profile.schema} is not known", fix="this version of orbit reads schema 1")
+    if profile.name != name:
+        raise InputError(f"{path}: name = {profile.name!r} but the file is called {name}.toml", fix="make them equal")
+    if not profile.targets:
+        raise InputError(f"{path}: targets is empty", fix="declare at least one [[targets]]")
+    for target in profile.targets:
+        if not CAPABILITY.match(target.capability):
+            raise InputError(
+                f"{path}: targets.{target.name}.capability = {target.capability!r}", fix='write it as "9.0"'
+            )
+        for key in ("sass", "feature"):
+            if not ARCH.match(getattr(target, key)):
+                raise InputError(
+                    f"{path}: targets.{target.name}.{key} = {getattr(target, key)!r}",
+                    fix='write it as "sm_90" or "sm_90a"',
+                )
+    if not profile.image.prefix.startswith("/") or profile.image.prefix == "/":
+        raise InputError(
+            f"{path}: image.prefix = {profile.image.prefix!r}", fix='use an absolute path such as "/opt/orbit"'
+        )
+    return profile
