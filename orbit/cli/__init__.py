@@ -1,0 +1,78 @@
+"""The command line: one thin module per sub-command. Parse, call, render, exit code; heavy imports inside ``run``.
+
+A command module has ``NAME``, ``HELP``, ``configure(parser)`` and ``run(args) -> int``. This module is the only place
+where an exception becomes an exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from orbit import __version__
+from orbit.errors import ExitCode, OrbitError
+
+COMMANDS = ("ship", "lock", "kernels", "env", "audit", "image", "completion")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command tree (also what shell completion is made from)."""
+    parser = argparse.ArgumentParser(
+        prog="orbit",
+        description="One lockfile in, one verified GPU training image out.",
+        epilog="exit codes: 0 clean, 1 findings or failed checks, 2 bad input, 3 something needed is missing, "
+        "4 refused, 70 defect in orbit",
+    )
+    parser.add_argument("--version", action="version", version=f"orbit {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"orbit.cli.{name}")
+        child = subparsers.add_parser(name, help=module.HELP, description=module.__doc__)
+        module.configure(child)
+        child.set_defaults(run=module.run)
+    return parser
+
+
+def add_profile_option(parser: argparse.ArgumentParser) -> None:
+    """``--profile NAME``, the same everywhere."""
+    parser.add_argument("--profile", default="cu130", metavar="NAME", help="profile in env/profiles (default: cu130)")
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """``--json``, the same everywhere."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        args = build_parser().parse_args(argv)
+        status: int = args.run(args)
+    except OrbitError as error:
+        print(f"orbit: error: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print("orbit: interrupted; nothing half-written was kept, the next run goes on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except OSError as error:
+        from orbit.core.files import from_os_error
+
+        wrapped = from_os_error(error, "running this command")
+        print(f"orbit: error: {wrapped}", file=sys.stderr)
+        return wrapped.code
+    except Exception as error:  # noqa: BLE001 - the edge of the program: a defect is reported as one, with its trace
+        import traceback
+
+        traceback.print_exc()
+        print(
+            f"orbit: internal error: {error!r}\n  fix: this is a defect in orbit; please report the lines above",
+            file=sys.stderr,
+        )
+        return ExitCode.INTERNAL
+    return status
