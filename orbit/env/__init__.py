@@ -1,0 +1,1 @@
+"""What is installed: create an environment from the lock, and the CUDA_HOME inside it."""
