@@ -1,0 +1,394 @@
+"""The lock: a typed reader of ``uv.lock`` and what it installs on the one platform images are made for.
+
+The reader takes format version 1 of uv's lock (see "Lockfile" in uv's documentation). Unknown keys are fine, because uv
+adds some with every revision; an unknown *version* is not, because then the meaning of the known keys may have changed.
+
+The platform is fixed: CPython 3.12 on Linux x86-64 with glibc 2.36 (Debian 12, the base of the images). Nothing is
+asked of the machine that runs this code, so a laptop and a build machine give the same answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NewType
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from packaging.markers import InvalidMarker, Marker
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from orbit.core.records import Record
+from orbit.errors import InputError, MissingError
+
+VERSION = 1
+"""The only format version of uv.lock this reader understands."""
+GLIBC = (2, 36)
+"""glibc of the images' base; a wheel tagged manylinux_2_37 or later is not usable."""
+LEGACY_MANYLINUX = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
+"""Old names of glibc floors (PEP 600)."""
+MARKER_ENVIRONMENT = {
+    "implementation_name": "cpython",
+    "implementation_version": "3.12.0",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "platform_release": "",
+    "platform_system": "Linux",
+    "platform_version": "",
+    "python_full_version": "3.12.0",
+    "python_version": "3.12",
+    "sys_platform": "linux",
+    "extra": "",
+}
+"""PEP 508 markers are evaluated against this, never against the running machine."""
+
+Rank = NewType("Rank", int)
+
+
+class Source(Record, frozen=True, kw_only=True):
+    """Where a package comes from."""
+
+    kind: str
+    """``registry``, ``git``, ``url``, ``path``, ``directory``, ``editable`` or ``virtual``."""
+    url: str
+    """As the lock spells it: index URL, git URL with its query and ``#commit``, or a path."""
+
+    @property
+    def commit(self) -> str:
+        """The exact git commit; empty for every other kind."""
+        return urlsplit(self.url).fragment if self.kind == "git" else ""
+
+    @property
+    def repository(self) -> str:
+        """The git URL without query and commit; for other kinds the URL itself."""
+        return urlsplit(self.url)._replace(query="", fragment="").geturl() if self.kind == "git" else self.url
+
+
+class Artifact(Record, frozen=True, kw_only=True):
+    """One file of a package: an sdist or a wheel."""
+
+    url: str
+    filename: str
+    sha256: str
+    """Hex digest; empty when the lock has none (or one of another algorithm)."""
+    size: int
+    """Bytes; 0 when the lock does not say."""
+
+
+class Dependency(Record, frozen=True, kw_only=True):
+    """An edge of the resolution."""
+
+    name: str
+    version: str = ""
+    """Set only when the lock has several versions of that package."""
+    extras: tuple[str, ...] = ()
+    marker: str = ""
+
+
+class Requirement(Record, frozen=True, kw_only=True):
+    """What a local project's pyproject.toml asks for, as recorded in the lock."""
+
+    name: str
+    specifier: str = ""
+    marker: str = ""
+
+
+class Package(Record, frozen=True, kw_only=True, dict=True):
+    """One locked package."""
+
+    name: str
+    version: str
+    source: Source
+    dependencies: tuple[Dependency, ...] = ()
+    optional_dependencies: dict[str, tuple[Dependency, ...]] = {}
+    """By extra."""
+    dev_dependencies: dict[str, tuple[Dependency, ...]] = {}
+    """By dependency group; only the project's own package has them."""
+    requires: tuple[Requirement, ...] = ()
+    """The declared requirements of a local project, all extras together."""
+    sdist: Artifact | None = None
+    wheels: tuple[Artifact, ...] = ()
+
+    @functools.cached_property
+    def wheel(self) -> Artifact | None:
+        """The wheel uv installs here: usable, with the most specific tag; None when there is none."""
+        ranked = ((rank, artifact) for artifact in self.wheels if (rank := wheel_rank(artifact.filename)) is not None)
+        return min(ranked, key=lambda pair: pair[0], default=(0, None))[1]
+
+    @property
+    def built(self) -> bool:
+        """Whether it must be built from source because no published wheel is usable."""
+        return self.wheel is None
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The sdist, if any, and all wheels."""
+        return (*((self.sdist,) if self.sdist else ()), *self.wheels)
+
+
+class Lock(Record, frozen=True, kw_only=True, dict=True):
+    """A whole resolution."""
+
+    path: Path
+    sha256: str
+    """Of the file's bytes: the lock hash of every record and label."""
+    requires_python: str
+    packages: tuple[Package, ...]
+    overrides: dict[str, str] = {}
+    """Versions forced by ``[tool.uv] override-dependencies`` when the lock was made: name to specifier."""
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, tuple[Package, ...]]:
+        index: dict[str, tuple[Package, ...]] = {}
+        for package in self.packages:
+            index[package.name] = (*index.get(package.name, ()), package)
+        return index
+
+    @functools.cached_property
+    def root(self) -> Package:
+        """The project's own package."""
+        for package in self.packages:
+            if package.source.kind in ("editable", "virtual") and package.source.url == ".":
+                return package
+        raise InputError(f"{self.path}: no package with source '.'", fix="make it anew with `uv lock` in the checkout")
+
+    def find(self, name: str, version: str = "") -> Package | None:
+        """The package called ``name`` (any spelling), or None. ``version`` chooses where there are several."""
+        for package in self._by_name.get(canonicalize_name(name), ()):
+            if version in ("", package.version):
+                return package
+        return None
+
+    def package(self, name: str) -> Package:
+        """The package called ``name``. Raises :class:`InputError` when the lock has none."""
+        found = self.find(name)
+        if found is None:
+            raise InputError(f"{self.path}: no package named {name!r}", fix="`orbit lock explain --all` lists them all")
+        return found
+
+    def closure(self, extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[Package, ...]:
+        """Everything installed for the project's own dependencies, these extras and groups; without the project.
+
+        Sorted by name. Raises :class:`InputError` for an extra or a group that pyproject.toml does not have.
+        """
+        self._require("extra", extras, self.root.optional_dependencies)
+        self._require("dependency group", groups, self.root.dev_dependencies)
+        seen: dict[tuple[str, str], set[str]] = {}
+        found: dict[tuple[str, str], Package] = {}
+        queue = [(self.root, ("", *extras))]
+        for group in groups:
+            queue.extend(self._targets(self.root.dev_dependencies[group]))
+        while queue:
+            package, wanted = queue.pop()
+            key = (package.name, package.version)
+            found[key] = package
+            done = seen.setdefault(key, set())
+            for extra in wanted:
+                if extra not in done:
+                    done.add(extra)
+                    edges = package.optional_dependencies.get(extra, ()) if extra else package.dependencies
+                    queue.extend(self._targets(edges))
+        return tuple(found[key] for key in sorted(found) if found[key] is not self.root)
+
+    def edges(self, package: Package, extras: Sequence[str] = ()) -> Iterator[Package]:
+        """What ``package`` with ``extras`` pulls in directly on the target platform."""
+        for extra in ("", *extras):
+            edges = package.optional_dependencies.get(extra, ()) if extra else package.dependencies
+            yield from (target for target, _ in self._targets(edges))
+
+    def _targets(self, edges: Sequence[Dependency]) -> list[tuple[Package, tuple[str, ...]]]:
+        return [
+            (self._target(edge), ("", *edge.extras))
+            for edge in edges
+            if not edge.marker or marker_holds(edge.marker, self.path)
+        ]
+
+    def _target(self, edge: Dependency) -> Package:
+        found = self.find(edge.name, edge.version)
+        if found is None:
+            raise InputError(
+                f"{self.path}: a dependency on {edge.name} {edge.version} leads nowhere".replace("  ", " "),
+                fix="the file was cut or edited by hand: make it anew with `uv lock`",
+            )
+        return found
+
+    def _require(self, what: str, names: Sequence[str], known: dict[str, tuple[Dependency, ...]]) -> None:
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    f"{self.path}: the project has no {what} named {name!r}",
+                    fix=f"known: {', '.join(sorted(known)) or 'none'}; correct the profile or run `uv lock`",
+                )
+
+
+@functools.cache
+def tag_ranks() -> dict[Tag, Rank]:
+    """Every wheel tag usable on the target platform, the most specific first (rank 0)."""
+    major, minor = GLIBC
+    platforms = []
+    for floor in range(minor, 4, -1):
+        platforms.append(f"manylinux_{major}_{floor}_x86_64")
+        if floor in LEGACY_MANYLINUX:
+            platforms.append(LEGACY_MANYLINUX[floor])
+    platforms.append("linux_x86_64")
+    ordered = [
+        *cpython_tags((3, 12), abis=["cp312"], platforms=platforms),
+        *compatible_tags((3, 12), interpreter="cp312", platforms=platforms),
+    ]
+    ranks: dict[Tag, Rank] = {}
+    for tag in ordered:
+        ranks.setdefault(tag, Rank(len(ranks)))
+    return ranks
+
+
+def wheel_rank(filename: str) -> tuple[Rank, tuple[int, str]] | None:
+    """How good a wheel is here (less is better), or None when it is not usable. A higher build number wins a tie."""
+    try:
+        _, _, build, tags = parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return None
+    ranks = [rank for tag in tags if (rank := tag_ranks().get(tag)) is not None]
+    if not ranks:
+        return None
+    number, suffix = build or (0, "")
+    return min(ranks), (-number, suffix)
+
+
+@functools.cache
+def marker_holds(marker: str, where: Path) -> bool:
+    """Whether a PEP 508 marker is true on the target platform. ``where`` names the file in errors."""
+    try:
+        return Marker(marker).evaluate(MARKER_ENVIRONMENT)
+    except InvalidMarker as error:
+        raise InputError(f"{where}: marker {marker!r} is not valid: {error}", fix="run `uv lock`") from None
+
+
+class _Artifact(msgspec.Struct):
+    url: str = ""
+    path: str = ""
+    filename: str = ""
+    hash: str = ""
+    size: int = 0
+
+
+class _Dependency(msgspec.Struct):
+    name: str
+    version: str = ""
+    extra: list[str] = []
+    marker: str = ""
+
+
+class _Requirement(msgspec.Struct):
+    name: str
+    specifier: str = ""
+    marker: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="kebab"):
+    requires_dist: list[_Requirement] = []
+
+
+class _Package(msgspec.Struct, rename="kebab"):
+    name: str
+    source: dict[str, str]
+    version: str = ""
+    dependencies: list[_Dependency] = []
+    optional_dependencies: dict[str, list[_Dependency]] = {}
+    dev_dependencies: dict[str, list[_Dependency]] = {}
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    sdist: _Artifact | None = None
+    wheels: list[_Artifact] = []
+
+
+class _Override(msgspec.Struct):
+    name: str
+    specifier: str = ""
+
+
+class _Manifest(msgspec.Struct):
+    overrides: list[_Override] = []
+
+
+class _Lock(msgspec.Struct, rename="kebab"):
+    requires_python: str
+    package: list[_Package]
+    manifest: _Manifest = msgspec.field(default_factory=_Manifest)
+
+
+def read_lock(path: Path) -> Lock:
+    """Read ``uv.lock``. Raises :class:`MissingError` without a file, :class:`InputError` when it is not such a lock."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise MissingError(
+            f"{path}: no such file", fix="run in a checkout of Orbit, or make it with `uv lock`"
+        ) from None
+    return parse_lock(data, path)
+
+
+def parse_lock(data: bytes, path: Path) -> Lock:
+    """The lock in ``data``; ``path`` names it in errors."""
+    try:
+        tables = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}", fix="make it anew with `uv lock`") from None
+    if tables.get("version") != VERSION:
+        raise InputError(
+            f"{path}: format version {tables.get('version')!r} is not known",
+            fix=f"this orbit reads version {VERSION}; use the uv that the lock itself names",
+        )
+    raw = _convert(tables, path)
+    return Lock(
+        path=path,
+        sha256=hashlib.sha256(data).hexdigest(),
+        requires_python=raw.requires_python,
+        packages=tuple(_package(package, path) for package in raw.package),
+        overrides={override.name: override.specifier for override in raw.manifest.overrides},
+    )
+
+
+def _convert(tables: dict[str, Any], path: Path) -> _Lock:
+    try:
+        return msgspec.convert(tables, _Lock)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: not a lock of uv: {error}", fix="make it anew with `uv lock`") from None
+
+
+def _package(raw: _Package, path: Path) -> Package:
+    origin = [(kind, url) for kind, url in raw.source.items() if kind != "subdirectory"]
+    if len(origin) != 1:
+        raise InputError(f"{path}: package {raw.name}: source {raw.source} is not one place", fix="run `uv lock`")
+    kind, url = origin[0]
+    return Package(
+        name=raw.name,
+        version=raw.version,
+        source=Source(kind=kind, url=url),
+        dependencies=_edges(raw.dependencies),
+        optional_dependencies={extra: _edges(edges) for extra, edges in raw.optional_dependencies.items()},
+        dev_dependencies={group: _edges(edges) for group, edges in raw.dev_dependencies.items()},
+        requires=tuple(
+            Requirement(name=r.name, specifier=r.specifier, marker=r.marker) for r in raw.metadata.requires_dist
+        ),
+        sdist=_artifact(raw.sdist) if raw.sdist else None,
+        wheels=tuple(_artifact(wheel) for wheel in raw.wheels),
+    )
+
+
+def _edges(raw: list[_Dependency]) -> tuple[Dependency, ...]:
+    return tuple(Dependency(name=d.name, version=d.version, extras=tuple(d.extra), marker=d.marker) for d in raw)
+
+
+def _artifact(raw: _Artifact) -> Artifact:
+    url = raw.url or raw.path or raw.filename
+    algorithm, _, digest = raw.hash.partition(":")
+    return Artifact(
+        url=url,
+        filename=raw.filename or unquote(urlsplit(url).path.rpartition("/")[2]),
+        sha256=digest if algorithm == "sha256" else "",
+        size=raw.size,
+    )
