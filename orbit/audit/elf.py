@@ -1,0 +1,170 @@
+"""A reader of ELF64 little-endian files over any buffer: sections, and what the dynamic loader sees.
+
+Nothing here builds objects for what nobody asked for: opening a file reads one 64-byte header, sections and dynamic
+facts are read on demand. Every offset that a file states is checked against the file's size before it is used, so a
+truncated or lying file raises :class:`MalformedElf` and nothing else.
+
+Source of the layout: the System V ABI (gABI, "Object Files") and, for symbol versions and DT_GNU_HASH, the Linux
+Standard Base core specification and glibc's ``elf/dl-lookup.c``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbit.errors import InputError
+
+MAGIC = b"\x7fELF"
+HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SEGMENT = struct.Struct("<IIQQQQQQ")
+MAX_NAME_BYTES = 65536
+
+SHT_NOBITS = 8
+PT_LOAD = 1
+PT_DYNAMIC = 2
+EM_CUDA = 190
+
+type Buffer = bytes | mmap.mmap
+
+
+class MalformedBinary(InputError):
+    """A binary file states something that cannot be true of it: truncated, bad magic, sizes out of bounds."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, fix="the file is damaged or not what its name says: install its distribution again")
+
+
+class MalformedElf(MalformedBinary):
+    """The ELF structures of a file contradict each other or its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section header. ``offset`` and ``size`` are bytes in the file, already known to lie inside it."""
+
+    name: str
+    kind: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One program header. ``file_size`` bytes at ``offset`` of the file appear at ``address`` in memory."""
+
+    kind: int
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+
+
+class Elf:
+    """An ELF64 little-endian file in ``data``; ``label`` names it in errors. Raises :class:`MalformedElf`."""
+
+    def __init__(self, data: Buffer, label: str) -> None:
+        self.data = data
+        self.label = label
+        self.size = len(data)
+        if self.size < HEADER.size:
+            raise MalformedElf(f"{label}: {self.size} bytes, too short for an ELF header")
+        (ident, self.kind, self.machine, _version, _entry, self._phoff, self._shoff, self.flags, _ehsize) = (
+            HEADER.unpack_from(data)[:9]
+        )
+        self._phentsize, self._phnum, self._shentsize, self._shnum, self._shstrndx = HEADER.unpack_from(data)[9:]
+        if ident[:4] != MAGIC:
+            raise MalformedElf(f"{label}: does not start with the ELF magic")
+        if ident[4] != 2 or ident[5] != 1:
+            raise MalformedElf(f"{label}: not a 64-bit little-endian ELF file")
+        self.os_abi: int = ident[7]
+        self.abi_version: int = ident[8]
+
+    def require(self, offset: int, size: int, what: str) -> None:
+        """Check that ``size`` bytes at ``offset`` lie inside the file."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise MalformedElf(
+                f"{self.label}: {what} at {offset} of {size} bytes lies outside the file of {self.size} bytes"
+            )
+
+    def sections(self) -> tuple[Section, ...]:
+        """All section headers; empty for a file stripped of them."""
+        if self._shoff == 0:
+            return ()
+        if self._shentsize != SECTION.size:
+            raise MalformedElf(f"{self.label}: section headers of {self._shentsize} bytes instead of {SECTION.size}")
+        count, names_index = self._shnum, self._shstrndx
+        if count == 0 or names_index == 0xFFFF:
+            # extended numbering: the real values are in section 0
+            self.require(self._shoff, SECTION.size, "section header 0")
+            first = SECTION.unpack_from(self.data, self._shoff)
+            count = count or first[5]
+            names_index = first[6] if names_index == 0xFFFF else names_index
+        self.require(self._shoff, count * SECTION.size, "section header table")
+        raw = list(SECTION.iter_unpack(self.data[self._shoff : self._shoff + count * SECTION.size]))
+        if not raw:
+            return ()
+        if names_index >= count:
+            raise MalformedElf(f"{self.label}: section name table is section {names_index} of {count}")
+        names_offset, names_size = raw[names_index][4], raw[names_index][5]
+        self.require(names_offset, names_size, "section name table")
+        names = self.data[names_offset : names_offset + names_size]
+        found = []
+        for name, kind, _flags, address, offset, size, link, _info, _align, entry_size in raw:
+            if kind != SHT_NOBITS and size:
+                self.require(offset, size, "section")
+            text = _string(names, name, self.label)
+            found.append(Section(text, kind, address, offset, size, link, entry_size))
+        return tuple(found)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """All program headers; the loadable ones are checked to lie inside the file."""
+        if self._phnum == 0:
+            return ()
+        if self._phentsize != SEGMENT.size:
+            raise MalformedElf(f"{self.label}: program headers of {self._phentsize} bytes instead of {SEGMENT.size}")
+        self.require(self._phoff, self._phnum * SEGMENT.size, "program header table")
+        found = []
+        table = self.data[self._phoff : self._phoff + self._phnum * SEGMENT.size]
+        for kind, _flags, offset, address, _physical, file_size, memory_size, _align in SEGMENT.iter_unpack(table):
+            if kind in (PT_LOAD, PT_DYNAMIC):
+                self.require(offset, file_size, "segment")
+            found.append(Segment(kind, offset, address, file_size, memory_size))
+        return tuple(found)
+
+
+def is_elf(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a 64-bit little-endian ELF file."""
+    return head[:6] == b"\x7fELF\x02\x01"
+
+
+@contextlib.contextmanager
+def open_elf(path: Path | str, label: str | None = None) -> Iterator[Elf]:
+    """Map ``path`` and read its ELF header. Raises :class:`MalformedElf`; OSError as it comes."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(handle).st_size
+        if size < HEADER.size:
+            raise MalformedElf(f"{label or path}: {size} bytes, too short for an ELF header")
+        data = mmap.mmap(handle, size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(handle)
+    with data:
+        yield Elf(data, label or str(path))
+
+
+def _string(table: bytes, offset: int, label: str) -> str:
+    """The NUL-terminated string at ``offset`` of a string table."""
+    end = table.find(b"\0", offset, offset + MAX_NAME_BYTES)
+    if offset >= len(table) or end < 0:
+        raise MalformedElf(f"{label}: string at {offset} runs past its table of {len(table)} bytes")
+    return table[offset:end].decode("utf-8", "surrogateescape")

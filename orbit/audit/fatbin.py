@@ -1,0 +1,167 @@
+"""Device code inside host binaries: the fatbin containers of ``.nv_fatbin`` and ``__nv_relfatbin``.
+
+Only headers are read: the payloads (gigabytes) are never touched or decompressed. Layout of a container and of its
+entries as measured on CUDA 12 and CUDA 13 wheels and described by public format notes (nvopen-tools,
+cuda-fatbin-decompression, fatbinary): a 16-byte container header, then entries back to back, each
+``header_size + padded_size`` bytes long, without a terminator. Relocatable device code goes to ``__nv_relfatbin``,
+so a reader of ``.nv_fatbin`` alone is blind to it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbit.audit.elf import Buffer, Elf, MalformedBinary, open_elf
+
+CONTAINER_MAGIC = 0xBA55ED50
+CONTAINER = struct.Struct("<IHHQ")
+ENTRY = struct.Struct("<HHIQI4xHHI8xQ8xQ")
+"""kind, version, header size, padded payload size, compressed size, minor, major, arch, flags, uncompressed size: the
+first 64 bytes of every entry, whatever its header size."""
+MIN_ENTRY_HEADER_BYTES = 64
+SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+
+KIND_PTX = 1
+KIND_ELF = 2
+KIND_ELF_ALTERNATIVE = 0x10
+
+FLAG_LZ4 = 0x2000
+FLAG_ZSTD = 0x8000
+FLAG_ARCH_SPECIFIC = 0x100000
+FLAG_FAMILY = 0x200000
+
+
+class MalformedFatbin(MalformedBinary):
+    """A fatbin section does not hold what the format allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One entry of a container: machine code (``elf``) or PTX text (``ptx``) for one architecture."""
+
+    kind: str
+    """``elf`` or ``ptx``."""
+    arch: str
+    """``sm_90a``, ``sm_100f``; for PTX ``compute_90``."""
+    offset: int
+    """Of the payload, in bytes from the start of the file."""
+    size: int
+    """Payload bytes in the file without padding: the compressed size when compressed."""
+    uncompressed_size: int
+    """Bytes after decompression; 0 when not compressed."""
+    compression: str
+    """``""``, ``lz4`` or ``zstd``."""
+    flags: int
+    """The raw flag word."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the payload is compressed."""
+        return bool(self.compression)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One fatbin container: the images of (usually) one translation unit, of which the driver loads one."""
+
+    section: str
+    index: int
+    """Position in its section, from 0."""
+    offset: int
+    """Of the container header, in bytes from the start of the file."""
+    images: tuple[Image, ...]
+
+
+def read_containers(path: Path) -> tuple[Container, ...]:
+    """All containers of an ELF file, in file order; empty when it holds no device code.
+
+    Raises :class:`orbit.audit.elf.MalformedBinary` when the file is not a sound ELF file or a container is damaged,
+    OSError when it cannot be read.
+    """
+    with open_elf(path) as elf:
+        return tuple(containers_of(elf))
+
+
+def containers_of(elf: Elf) -> Iterator[Container]:
+    """The containers of an open ELF file."""
+    for section in elf.sections():
+        if section.name in SECTIONS and section.size:
+            yield from walk_section(elf.data, section.offset, section.size, section.name, elf.label)
+
+
+def walk_section(data: Buffer, start: int, size: int, section: str, label: str) -> Iterator[Container]:
+    """The containers in ``size`` bytes at ``start``; ``section`` and ``label`` name them in results and errors."""
+    position, end, index = start, start + size, 0
+    while (position := _skip_padding(data, position, end)) < end:
+        if end - position < CONTAINER.size:
+            raise _bad(label, section, position, "a container header is cut short")
+        magic, _version, header_bytes, body_bytes = CONTAINER.unpack_from(data, position)
+        if magic != CONTAINER_MAGIC:
+            raise _bad(label, section, position, f"magic {magic:#010x} instead of {CONTAINER_MAGIC:#010x}")
+        if header_bytes < CONTAINER.size:
+            raise _bad(label, section, position, f"a container header of {header_bytes} bytes")
+        body = position + header_bytes
+        if body + body_bytes > end:
+            raise _bad(label, section, position, f"a container of {body_bytes} bytes runs past the section")
+        yield Container(section, index, position, tuple(_images(data, body, body + body_bytes, section, label)))
+        position = body + body_bytes
+        index += 1
+
+
+def _images(data: Buffer, position: int, end: int, section: str, label: str) -> Iterator[Image]:
+    while position < end:
+        if end - position < MIN_ENTRY_HEADER_BYTES:
+            raise _bad(label, section, position, "an entry header is cut short")
+        kind, _version, header_bytes, padded_bytes, compressed_bytes, _minor, _major, arch, flags, full_bytes = (
+            ENTRY.unpack_from(data, position)
+        )
+        if header_bytes < MIN_ENTRY_HEADER_BYTES:
+            raise _bad(label, section, position, f"an entry header of {header_bytes} bytes")
+        following = position + header_bytes + padded_bytes
+        if following > end:
+            raise _bad(label, section, position, f"an entry of {padded_bytes} bytes runs past its container")
+        compression = "zstd" if flags & FLAG_ZSTD else "lz4" if flags & FLAG_LZ4 else ""
+        if compression and compressed_bytes > padded_bytes:
+            raise _bad(label, section, position, f"{compressed_bytes} compressed bytes in {padded_bytes}")
+        yield Image(
+            kind=_kind(kind, label, section, position),
+            arch=arch_name(kind == KIND_PTX, arch, flags),
+            offset=position + header_bytes,
+            size=compressed_bytes if compression else padded_bytes,
+            uncompressed_size=full_bytes if compression else 0,
+            compression=compression,
+            flags=flags,
+        )
+        position = following
+
+
+def arch_name(ptx: bool, number: int, flags: int) -> str:
+    """The architecture in NVIDIA's spelling: ``sm_90a``, ``sm_120f``, ``compute_90``."""
+    suffix = "a" if flags & FLAG_ARCH_SPECIFIC else "f" if flags & FLAG_FAMILY else ""
+    return f"{'compute' if ptx else 'sm'}_{number}{suffix}"
+
+
+def _kind(kind: int, label: str, section: str, position: int) -> str:
+    if kind == KIND_PTX:
+        return "ptx"
+    if kind in (KIND_ELF, KIND_ELF_ALTERNATIVE):
+        return "elf"
+    raise _bad(label, section, position, f"entry kind {kind:#x} is not known")
+
+
+def _skip_padding(data: Buffer, position: int, end: int) -> int:
+    """The position of the next byte that is not zero (a container starts with 0x50), or ``end``."""
+    while position < end:
+        block = data[position : min(end, position + 4096)]
+        rest = block.lstrip(b"\0")
+        if rest:
+            return position + len(block) - len(rest)
+        position += len(block)
+    return end
+
+
+def _bad(label: str, section: str, position: int, what: str) -> MalformedFatbin:
+    return MalformedFatbin(f"{label}: {section}, at byte {position}: {what}")
