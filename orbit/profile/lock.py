@@ -3,51 +3,30 @@
 The reader takes format version 1 of uv's lock (see "Lockfile" in uv's documentation). Unknown keys are fine, because uv
 adds some with every revision; an unknown *version* is not, because then the meaning of the known keys may have changed.
 
-The platform is fixed: CPython 3.12 on Linux x86-64 with glibc 2.36 (Debian 12, the base of the images). Nothing is
-asked of the machine that runs this code, so a laptop and a build machine give the same answer.
+What is installed is worked out for the platform of :mod:`orbit.profile.platform`, whatever machine runs this code.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NewType
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from packaging.markers import InvalidMarker, Marker
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from orbit.core.records import Record
 from orbit.errors import InputError, MissingError
+from orbit.profile.platform import marker_holds, wheel_rank
 
 VERSION = 1
 """The only format version of uv.lock this reader understands."""
-GLIBC = (2, 36)
-"""glibc of the images' base; a wheel tagged manylinux_2_37 or later is not usable."""
-LEGACY_MANYLINUX = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
-"""Old names of glibc floors (PEP 600)."""
-MARKER_ENVIRONMENT = {
-    "implementation_name": "cpython",
-    "implementation_version": "3.12.0",
-    "os_name": "posix",
-    "platform_machine": "x86_64",
-    "platform_python_implementation": "CPython",
-    "platform_release": "",
-    "platform_system": "Linux",
-    "platform_version": "",
-    "python_full_version": "3.12.0",
-    "python_version": "3.12",
-    "sys_platform": "linux",
-    "extra": "",
-}
-"""PEP 508 markers are evaluated against this, never against the running machine."""
-
-Rank = NewType("Rank", int)
+EXTRA_MARKER = re.compile(r"""extra == ['"]([^'"]+)['"]""")
 
 
 class Source(Record, frozen=True, kw_only=True):
@@ -95,7 +74,12 @@ class Requirement(Record, frozen=True, kw_only=True):
 
     name: str
     specifier: str = ""
-    marker: str = ""
+    extra: str = ""
+    """The extra of the project that asks for it; empty for its own dependencies."""
+    group: str = ""
+    """The dependency group that asks for it."""
+    extras: tuple[str, ...] = ()
+    """Extras of the required package."""
 
 
 class Package(Record, frozen=True, kw_only=True, dict=True):
@@ -110,7 +94,7 @@ class Package(Record, frozen=True, kw_only=True, dict=True):
     dev_dependencies: dict[str, tuple[Dependency, ...]] = {}
     """By dependency group; only the project's own package has them."""
     requires: tuple[Requirement, ...] = ()
-    """The declared requirements of a local project, all extras together."""
+    """The declared requirements of a local project: dependencies, extras and groups together."""
     sdist: Artifact | None = None
     wheels: tuple[Artifact, ...] = ()
 
@@ -226,48 +210,6 @@ class Lock(Record, frozen=True, kw_only=True, dict=True):
                 )
 
 
-@functools.cache
-def tag_ranks() -> dict[Tag, Rank]:
-    """Every wheel tag usable on the target platform, the most specific first (rank 0)."""
-    major, minor = GLIBC
-    platforms = []
-    for floor in range(minor, 4, -1):
-        platforms.append(f"manylinux_{major}_{floor}_x86_64")
-        if floor in LEGACY_MANYLINUX:
-            platforms.append(LEGACY_MANYLINUX[floor])
-    platforms.append("linux_x86_64")
-    ordered = [
-        *cpython_tags((3, 12), abis=["cp312"], platforms=platforms),
-        *compatible_tags((3, 12), interpreter="cp312", platforms=platforms),
-    ]
-    ranks: dict[Tag, Rank] = {}
-    for tag in ordered:
-        ranks.setdefault(tag, Rank(len(ranks)))
-    return ranks
-
-
-def wheel_rank(filename: str) -> tuple[Rank, tuple[int, str]] | None:
-    """How good a wheel is here (less is better), or None when it is not usable. A higher build number wins a tie."""
-    try:
-        _, _, build, tags = parse_wheel_filename(filename)
-    except InvalidWheelFilename:
-        return None
-    ranks = [rank for tag in tags if (rank := tag_ranks().get(tag)) is not None]
-    if not ranks:
-        return None
-    number, suffix = build or (0, "")
-    return min(ranks), (-number, suffix)
-
-
-@functools.cache
-def marker_holds(marker: str, where: Path) -> bool:
-    """Whether a PEP 508 marker is true on the target platform. ``where`` names the file in errors."""
-    try:
-        return Marker(marker).evaluate(MARKER_ENVIRONMENT)
-    except InvalidMarker as error:
-        raise InputError(f"{where}: marker {marker!r} is not valid: {error}", fix="run `uv lock`") from None
-
-
 class _Artifact(msgspec.Struct):
     url: str = ""
     path: str = ""
@@ -286,11 +228,13 @@ class _Dependency(msgspec.Struct):
 class _Requirement(msgspec.Struct):
     name: str
     specifier: str = ""
+    extras: list[str] = []
     marker: str = ""
 
 
 class _Metadata(msgspec.Struct, rename="kebab"):
     requires_dist: list[_Requirement] = []
+    requires_dev: dict[str, list[_Requirement]] = {}
 
 
 class _Package(msgspec.Struct, rename="kebab"):
@@ -371,11 +315,23 @@ def _package(raw: _Package, path: Path) -> Package:
         dependencies=_edges(raw.dependencies),
         optional_dependencies={extra: _edges(edges) for extra, edges in raw.optional_dependencies.items()},
         dev_dependencies={group: _edges(edges) for group, edges in raw.dev_dependencies.items()},
-        requires=tuple(
-            Requirement(name=r.name, specifier=r.specifier, marker=r.marker) for r in raw.metadata.requires_dist
+        requires=(
+            *(_requirement(declared) for declared in raw.metadata.requires_dist),
+            *(_requirement(d, group) for group, declared in raw.metadata.requires_dev.items() for d in declared),
         ),
         sdist=_artifact(raw.sdist) if raw.sdist else None,
         wheels=tuple(_artifact(wheel) for wheel in raw.wheels),
+    )
+
+
+def _requirement(raw: _Requirement, group: str = "") -> Requirement:
+    extra = EXTRA_MARKER.search(raw.marker)
+    return Requirement(
+        name=raw.name,
+        specifier=raw.specifier,
+        extra=extra[1] if extra else "",
+        group=group,
+        extras=tuple(raw.extras),
     )
 
 
