@@ -1,0 +1,49 @@
+"""The kinds of check, by the name a smoke list uses. A kind is a function (parameters, context) -> facts that raises
+:class:`~orbit.smoke.model.CheckError` (or whatever the thing under test raises) when the answer is no."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orbit.errors import InputError
+from orbit.smoke.model import Context, SmokeList
+
+Kind = Callable[[Mapping[str, Any], Context], dict[str, Any]]
+
+KINDS = {
+    "import": "orbit.smoke.imports:check_imports",
+    "versions": "orbit.smoke.versions:check_versions",
+    "command": "orbit.smoke.command:check_command",
+    "identity": "orbit.smoke.identity:check_identity",
+    "compile": "orbit.smoke.compiler:check_compiler",
+    "torch-cpu": "orbit.smoke.torch_cpu:check_torch_cpu",
+    "ray": "orbit.smoke.ray_cluster:check_ray",
+    "megatron-cpu": "orbit.smoke.megatron_cpu:check_megatron_cpu",
+    "probe-cpu": "orbit.smoke.probe:check_probe_cpu",
+    "probe-gpu": "orbit.smoke.probe:check_probe_gpu",
+    "gpu-device": "orbit.smoke.gpu:check_device",
+    "gpu-matmul": "orbit.smoke.gpu:check_matmul",
+    "gpu-te-linear": "orbit.smoke.gpu_kernels:check_te_linear",
+    "gpu-causal-conv1d": "orbit.smoke.gpu_kernels:check_causal_conv1d",
+    "gpu-sgl-kernel": "orbit.smoke.gpu_kernels:check_sgl_kernel",
+    "gpu-triton": "orbit.smoke.gpu_triton:check_triton",
+}
+"""Each kind's function as ``module:name``; its module is imported only in the process that runs the check."""
+
+
+def load_kind(kind: str) -> Kind:
+    """The function of ``kind``."""
+    module, _, name = KINDS[kind].partition(":")
+    function: Kind = getattr(importlib.import_module(module), name)
+    return function
+
+
+def require_known_kinds(smoke: SmokeList, where: str) -> None:
+    """Raise :class:`InputError` for a check whose kind this version does not have."""
+    for check in smoke.checks:
+        if check.kind not in KINDS:
+            raise InputError(
+                f"{where}: check {check.name}: kind = {check.kind!r}", fix=f"known kinds: {', '.join(sorted(KINDS))}"
+            )
