@@ -152,11 +152,10 @@ def test_two_runs_at_once_are_refused(shipped: Shipped, tmp_path: Path) -> None:
 
 def test_no_network_is_a_sentence(tmp_path: Path) -> None:
     """An empty home has no package cache, and a dead proxy stands for a machine without network."""
-    done = orbit(
-        "ship", "--profile", "probe", "--dist", str(tmp_path / "dist"), cache=tmp_path / "cache",
-        HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "xdg"), https_proxy=DEAD_PROXY, http_proxy=DEAD_PROXY, no_proxy="",
-        HTTPS_PROXY=DEAD_PROXY, HTTP_PROXY=DEAD_PROXY, NO_PROXY="",
-    )  # fmt: skip
+    offline = {"https_proxy": DEAD_PROXY, "http_proxy": DEAD_PROXY, "no_proxy": ""}
+    offline |= {name.upper(): value for name, value in offline.items()}
+    offline |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    done = orbit("ship", "--profile", "probe", "--dist", str(tmp_path / "dist"), cache=tmp_path / "cache", **offline)
     assert done.returncode == 3, done.stderr[-2000:]
     assert "fix:" in done.stderr
     assert "Traceback" not in done.stderr
