@@ -4,8 +4,8 @@
     .venv/bin/python tests/bench/kill_ship.py [--profile probe] [--rounds 20] [--seed 1]
 
 An undisturbed run in a fresh cache gives the digest and the duration. Each round starts ``ship`` (in a fresh cache
-every ``--fresh-every`` rounds), kills it with SIGKILL after a random part of that duration (what it started may live on,
-as on a real machine), and runs it again. Exits 1 when any digest differs. Downloads stay in uv's own cache.
+every ``--fresh-every`` rounds), kills it with SIGKILL after a random part of that duration (what it started may live
+on, as on a real machine), and runs it again. Exits 1 when any digest differs. Downloads stay in uv's own cache.
 """
 
 from __future__ import annotations
