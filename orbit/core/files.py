@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orbit.errors import OrbitError, RefusedError
+from orbit.errors import InputError, MissingError, OrbitError, RefusedError
 
 CHUNK_BYTES = 1 << 20
+REMOVE_PATIENCE_S = 10.0
+
+
+# By name: the modules that define some of them (socket, urllib, ssl) are slow to import and need not be there.
+NETWORK_ERRORS = frozenset({"ConnectionError", "TimeoutError", "gaierror", "URLError", "SSLError"})
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -59,10 +66,10 @@ def tree_hash(root: Path, *, skip: frozenset[str] = frozenset({"__pycache__"})) 
         if not skip.isdisjoint(relative.parts):
             continue
         if path.is_symlink():
-            digest.update(f"l {relative}\0{os.readlink(path)}\0".encode())
+            digest.update(os.fsencode(f"l {relative}\0{os.readlink(path)}\0"))
         elif path.is_file():
             executable = "x" if path.stat().st_mode & 0o100 else "-"
-            digest.update(f"f{executable} {relative}\0{sha256_file(path)}\0".encode())
+            digest.update(os.fsencode(f"f{executable} {relative}\0{sha256_file(path)}\0"))
     return digest.hexdigest()
 
 
@@ -78,23 +85,46 @@ def require_free(folder: Path, need_bytes: int, purpose: str) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a tree, also one with read-only folders; a path that is not there is fine."""
+    """Delete a tree, also one with read-only folders or one that a dying process still writes into.
 
-    def unlock(_function: object, failed: str, error: BaseException) -> None:
-        if isinstance(error, FileNotFoundError):
+    A path that is not there is fine; nothing outside ``path`` is touched. Raises :class:`OSError` when it cannot be
+    done, or when something writes faster than it can be deleted for ``REMOVE_PATIENCE_S`` seconds.
+    """
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    deadline = time.monotonic() + REMOVE_PATIENCE_S
+    while True:
+        try:
+            root = os.fspath(path)
+            shutil.rmtree(root, onexc=functools.partial(_unlock, root))
+        except FileNotFoundError:
             return
-        parent = os.path.dirname(failed)
-        os.chmod(parent, 0o700)
-        if os.path.isdir(failed) and not os.path.islink(failed):
-            os.chmod(failed, 0o700)
-            shutil.rmtree(failed, onexc=unlock)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
         else:
-            os.unlink(failed)
+            return
 
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path, onexc=unlock)
+
+def _unlock(root: str, function: Callable[..., object], failed: str, error: BaseException) -> None:
+    """rmtree's error handler: make what is in the way writable and delete it; pass on what that does not help."""
+    if isinstance(error, FileNotFoundError):
+        return
+    if not isinstance(error, PermissionError):
+        raise error
+    if failed != root:
+        os.chmod(os.path.dirname(failed), 0o700)
+    if not os.path.isdir(failed) or os.path.islink(failed):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(failed)
+        return
+    os.chmod(failed, 0o700)
+    if function is os.rmdir:
+        os.rmdir(failed)
+    else:
+        shutil.rmtree(failed, onexc=functools.partial(_unlock, failed))
 
 
 @contextlib.contextmanager
@@ -123,15 +153,24 @@ def exclusive(path: Path, purpose: str) -> Iterator[None]:
 
 def from_os_error(error: OSError, doing: str) -> OrbitError:
     """Turn an operating-system error met while ``doing`` something into a sentence with a next step."""
-    where = error.filename or ""
+    where = f": {error.filename}" if getattr(error, "filename", None) else ""
+    said = error.strerror or str(error) or type(error).__name__
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RefusedError(
-            f"no room left on disk while {doing}: {where}",
+            f"no room left on disk while {doing}{where}",
             fix="free some room (nothing half-written was kept) and run the same command again",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return RefusedError(
-            f"not allowed to write while {doing}: {where} ({error.strerror})",
+            f"not allowed to read or write while {doing}{where} ({said})",
             fix="choose a folder you may write to: ORBIT_CACHE for the cache, --dist for results",
         )
-    return RefusedError(f"{error.strerror} while {doing}: {where}", fix="see the path named")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+        return InputError(f"{said} while {doing}{where}", fix="correct the path named")
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if not NETWORK_ERRORS.isdisjoint(kinds) or error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+        return MissingError(
+            f"no answer from the network while {doing} ({said})",
+            fix="check the connection, the proxy variables and SSL_CERT_FILE, then run the same command again",
+        )
+    return RefusedError(f"{said} while {doing}{where}", fix="see the path named")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from orbit.errors import CommandFailed, MissingError
+from orbit.core.guard import GUARD
+from orbit.errors import CommandFailed, InputError, MissingError
 
 KEPT = ("PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
@@ -60,36 +63,28 @@ def run(
     """Run ``argv`` and return its status and output (stdout and stderr kept apart unless ``log`` is given).
 
     ``env`` adds to :func:`clean_env`. With ``log`` both streams go to that file. The child leads its own process group
-    and the whole group ends with us: on a timeout or an interrupt nothing is left running.
+    and the whole group ends with us: on a timeout, an interrupt or our own death (see :mod:`orbit.core.guard`) nothing
+    is left running.
 
-    Raises :class:`MissingError` when the program does not exist and :class:`CommandFailed` on a non-zero status
-    (unless ``check`` is false) or a timeout.
+    Raises :class:`MissingError` when the program does not exist or cannot run here, :class:`InputError` when ``cwd`` is
+    not a folder, and :class:`CommandFailed` on a non-zero status (unless ``check`` is false) or a timeout.
     """
     args = [os.fspath(arg) for arg in argv]
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(open(log, "ab")) if log else None
-        try:
-            child = subprocess.Popen(
-                args,
-                cwd=cwd,
-                env=clean_env(env),
-                start_new_session=True,
-                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-                stdout=sink or subprocess.PIPE,
-                stderr=subprocess.STDOUT if sink else subprocess.PIPE,
-            )
-        except FileNotFoundError:
-            raise MissingError(
-                f"{args[0]}: program not found (needed for {doing})", fix=fix or f"install {args[0]}"
-            ) from None
-        except PermissionError:
-            raise MissingError(f"{args[0]}: not executable (needed for {doing})", fix=fix) from None
+        child = _start(args, cwd=cwd, env=clean_env(env), stdin=stdin, sink=sink, doing=doing, fix=fix)
+        stack.callback(_close_pipes, child)
+        stack.enter_context(GUARD.watch(child.pid))
         try:
             out, err = child.communicate(stdin, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             end_group(child)
             raise CommandFailed(
-                f"{doing}: no end after {timeout_s:.0f} s", argv=args, status=124, tail=_tail(log, b""), fix=fix
+                f"{doing}: no end after {timeout_s:g} s",
+                argv=args,
+                status=124,
+                tail=_tail(log, late.stderr or late.stdout or b""),
+                fix=fix,
             ) from None
         except BaseException:
             end_group(child)
@@ -105,12 +100,53 @@ def run(
     return subprocess.CompletedProcess(args, child.returncode, out or b"", err or b"")
 
 
+def _start(
+    args: list[str],
+    *,
+    cwd: Path | None,
+    env: dict[str, str],
+    stdin: bytes | None,
+    sink: BinaryIO | None,
+    doing: str,
+    fix: str,
+) -> subprocess.Popen[bytes]:
+    if cwd is not None and not cwd.is_dir():
+        raise InputError(f"{cwd}: no such folder (needed for {doing})", fix=fix)
+    try:
+        return subprocess.Popen(
+            args,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=sink or subprocess.PIPE,
+            stderr=subprocess.STDOUT if sink else subprocess.PIPE,
+        )
+    except FileNotFoundError:
+        raise MissingError(
+            f"{args[0]}: program not found (needed for {doing})", fix=fix or f"install {args[0]}"
+        ) from None
+    except PermissionError:
+        raise MissingError(f"{args[0]}: not executable (needed for {doing})", fix=fix) from None
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        raise MissingError(f"{args[0]}: not a program of this machine (needed for {doing})", fix=fix) from None
+
+
+def _close_pipes(child: subprocess.Popen[bytes]) -> None:
+    for stream in (child.stdin, child.stdout, child.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
 def end_group(child: subprocess.Popen[bytes]) -> None:
     """Stop a child and everything it started: SIGTERM, two seconds, SIGKILL."""
     for sig, wait_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
         try:
             os.killpg(child.pid, sig)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             break
         try:
             child.wait(wait_s)

@@ -12,6 +12,8 @@ Work is done in ``tmp`` on the same file system and renamed into place, so a kil
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from orbit.core.records import Record, content_key, dump_json, load_json
 from orbit.errors import InputError
 
 RECORD_NAME = ".orbit.json"
+_COUNT = itertools.count()
 
 
 class EntryRecord(Record, frozen=True, kw_only=True):
@@ -107,7 +110,13 @@ class Store:
             dump_json(folder / RECORD_NAME, record)
             final = self.entry_path(kind, key)
             final.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(folder, final)
+            try:
+                os.rename(folder, final)
+            except OSError as error:
+                # another process finished the same work first: its result is as good as ours
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                remove_tree(folder)
             sync_folder(final.parent)
         except BaseException:
             remove_tree(folder)
@@ -116,15 +125,17 @@ class Store:
 
     def scratch(self, name: str) -> Path:
         """A fresh empty folder on the store's file system; the next run removes it if this one is killed."""
-        folder = self.root / "tmp" / f"{name}.{os.getpid()}"
+        folder = self.root / "tmp" / f"{name}.{os.getpid()}.{next(_COUNT)}"
         remove_tree(folder)
         folder.mkdir(parents=True)
         return folder
 
     def discard(self, path: Path) -> None:
         """Take an entry out of sight at once, then delete it."""
-        doomed = self.root / "tmp" / f"discard-{path.name[:12]}.{os.getpid()}.{time.monotonic_ns()}"
+        doomed = self.root / "tmp" / f"discard.{path.name[:12]}.{os.getpid()}.{time.monotonic_ns()}"
         doomed.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)  # moving a folder to another parent needs write permission on the folder itself
         os.rename(path, doomed)
         remove_tree(doomed)
 
@@ -133,8 +144,23 @@ class Store:
         return exclusive(self.root / "lock", purpose)
 
     def sweep(self) -> None:
-        """Remove what killed runs left in ``tmp``. Call only while holding :meth:`writer`."""
+        """Remove what killed runs left in ``tmp``; work of a process that still runs stays. Call only as the writer.
+
+        A program of a killed run may live a moment longer (:mod:`orbit.core.guard` ends it): each leftover is renamed
+        first, so that nothing more is written under the old name while it is deleted.
+        """
         tmp = self.root / "tmp"
-        if tmp.is_dir():
-            for leftover in tmp.iterdir():
-                remove_tree(leftover)
+        if not tmp.is_dir():
+            return
+        for leftover in tmp.iterdir():
+            if not _maker_runs(leftover.name):
+                doomed = tmp / f"swept.{os.getpid()}.{next(_COUNT)}"
+                os.rename(leftover, doomed)
+                remove_tree(doomed)
+
+
+def _maker_runs(name: str) -> bool:
+    """Whether the process whose number :meth:`Store.scratch` or :meth:`Store.discard` put into ``name`` still runs."""
+    parts = name.split(".")
+    maker = parts[-2] if len(parts) > 2 else ""
+    return maker.isdigit() and int(maker) != os.getpid() and os.path.exists(f"/proc/{maker}")

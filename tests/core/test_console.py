@@ -1,0 +1,42 @@
+"""Progress lines: on stderr, dated, and not too many."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from orbit.core.console import Console, Progress, Silent
+
+
+def test_lines_go_to_stderr_with_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    Console("cu130: ").step("resolving")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r" +\d+\.\ds  cu130: resolving\n", err)
+
+
+def test_progress_is_printed_at_most_once_in_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    console = Console(every_s=5.0)
+    for done in range(101):
+        console.advance("files", done, 100)
+        now += 0.1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("files: ")[1] for line in lines] == ["0 of 100 (0 %)", "50 of 100 (50 %)", "100 of 100 (100 %)"]
+
+
+def test_an_unknown_total_has_no_share(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(every_s=0.0).advance("bytes", 3, 0)
+    assert capsys.readouterr().err.endswith("bytes: 3 of 0\n")
+
+
+def test_silent_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    progress: Progress = Silent()
+    progress.step("x")
+    progress.advance("x", 1, 2)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,243 @@
+"""The one way to run a program: errors, environment, output, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, run
+from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
+
+# A program that starts a grandchild which ignores SIGTERM, says its pid, and waits.
+STUBBORN = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c",
+    "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"],
+    stdout=subprocess.PIPE)
+child.stdout.readline()
+open(sys.argv[1] + ".new", "w").write(str(child.pid))
+import os; os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie that nobody reaps does not)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in ("Z", "X")
+
+
+def until(true: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return true()
+
+
+# --- success and failure ----------------------------------------------------------------------------------------------
+
+
+def test_output_is_returned_and_the_streams_are_apart() -> None:
+    done = run(["sh", "-c", "echo out; echo err >&2"], doing="a test")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"out\n", b"err\n")
+
+
+def test_stdin_is_passed_and_is_empty_otherwise() -> None:
+    assert run(["cat"], doing="a test", stdin=b"given").stdout == b"given"
+    assert run(["cat"], doing="a test").stdout == b""
+
+
+def test_a_program_that_reads_nothing_is_no_error() -> None:
+    assert run(["true"], doing="a test", stdin=b"x" * 1_000_000).returncode == 0
+
+
+def test_a_missing_program_is_named_with_a_fix(tmp_path: Path) -> None:
+    with pytest.raises(MissingError) as caught:
+        run(["orbit-no-such-program"], doing="the base image")
+    assert "orbit-no-such-program: program not found (needed for the base image)" in caught.value.what
+    assert caught.value.fix == "install orbit-no-such-program"
+    assert caught.value.code is ExitCode.MISSING
+    (tmp_path / "text").write_text("not a program")
+    with pytest.raises(MissingError, match="not executable"):
+        run([tmp_path / "text"], doing="a test")
+    (tmp_path / "text").chmod(0o755)
+    with pytest.raises(MissingError, match="not a program of this machine"):
+        run([tmp_path / "text"], doing="a test")
+
+
+def test_a_missing_folder_is_not_called_a_missing_program(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="absent: no such folder"):
+        run(["true"], doing="a test", cwd=tmp_path / "absent")
+
+
+def test_a_failure_carries_status_command_and_the_end_of_the_output() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        run(["sh", "-c", "seq 1000 >&2; exit 3"], doing="the build", fix="read it")
+    error = caught.value
+    assert error.what == "the build: sh ended with status 3"
+    assert (error.status, error.argv[0], error.fix) == (3, "sh", "read it")
+    assert error.tail.splitlines() == [str(n) for n in range(1001 - TAIL_LINES, 1001)]
+    assert "  | 1000" in str(error)
+
+
+def test_the_tail_is_stdout_when_stderr_is_empty() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        run(["sh", "-c", "echo why; exit 1"], doing="a test")
+    assert caught.value.tail == "why"
+
+
+def test_a_program_killed_by_a_signal_has_a_negative_status() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        run(["sh", "-c", "kill -SEGV $$"], doing="a test")
+    assert caught.value.status == -signal.SIGSEGV
+
+
+def test_check_false_returns_the_status() -> None:
+    assert run(["sh", "-c", "exit 9"], doing="a test", check=False).returncode == 9
+
+
+def test_a_log_takes_both_streams_and_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    with pytest.raises(CommandFailed) as caught:
+        run(["sh", "-c", "echo out; echo err >&2; exit 1"], doing="a test", log=log)
+    assert log.read_text() == "before\nout\nerr\n"
+    assert str(log) in caught.value.what
+    assert caught.value.tail.endswith("out\nerr")
+
+
+# --- environment ------------------------------------------------------------------------------------------------------
+
+LEFT_BEHIND = (
+    "PYTHONPATH", "PYTHONHOME", "UV_INDEX_URL", "UV_CONFIG_FILE", "PIP_INDEX_URL", "PIP_CONFIG_FILE", "CONDA_PREFIX",
+    "CFLAGS", "CXXFLAGS", "CPATH", "LD_LIBRARY_PATH", "LD_PRELOAD_NOT", "NVCC_PREPEND_FLAGS", "TORCH_CUDA_ARCH_LIST",
+    "CUDA_HOME", "VIRTUAL_ENV", "SOURCE_DATE_EPOCH",
+)  # fmt: skip
+
+
+def test_the_callers_settings_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LEFT_BEHIND:
+        monkeypatch.setenv(name, "poison")
+    monkeypatch.setenv("LANG", "tr_TR.UTF-8")
+    seen = run(["env", "-0"], doing="a test").stdout.decode().split("\0")
+    assert not [line for line in seen if "poison" in line]
+    assert {"LC_ALL=C.UTF-8", "LANG=C.UTF-8", "TZ=UTC", "UV_NO_CONFIG=1", "PYTHONNOUSERSITE=1"} <= set(seen)
+    assert f"PATH={os.environ['PATH']}" in seen
+
+
+def test_extra_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CFLAGS", "-O0")
+    assert clean_env({"CFLAGS": "-O2", "TZ": "CET"})["CFLAGS"] == "-O2"
+    assert clean_env({"TZ": "CET"})["TZ"] == "CET"
+    assert "CFLAGS" not in clean_env()
+
+
+def test_proxies_and_trust_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    assert ca_bundle() is None
+    assert "SSL_CERT_FILE" not in clean_env()
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("-----")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "absent.pem"))
+    monkeypatch.setenv("CURL_CA_BUNDLE", str(bundle))
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    env = clean_env()
+    assert ca_bundle() == bundle
+    assert env["SSL_CERT_FILE"] == str(bundle)
+    assert env["HTTPS_PROXY"] == "http://proxy.example:3128"
+
+
+# --- nothing stays behind ---------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_ends_grandchildren_and_keeps_the_output(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    began = time.monotonic()
+    with pytest.raises(CommandFailed) as caught:
+        run(["sh", "-c", 'echo begun; exec "$@"', "-", sys.executable, "-c", STUBBORN, pid_file],
+            doing="a slow thing", timeout_s=1.5)  # fmt: skip
+    assert caught.value.what == "a slow thing: no end after 1.5 s"
+    assert caught.value.status == 124
+    assert caught.value.tail == "begun"
+    assert time.monotonic() - began < 10
+    pid = int(pid_file.read_text())
+    assert until(lambda: not alive(pid))
+
+
+def test_an_interrupt_ends_grandchildren(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        until(pid_file.exists)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run([sys.executable, "-c", STUBBORN, pid_file], doing="a test")
+    thread.join()
+    assert until(lambda: not alive(int(pid_file.read_text())))
+
+
+def test_our_own_death_ends_grandchildren(tmp_path: Path) -> None:
+    """SIGKILL gives us no chance to do anything: the guard does it."""
+    pid_file = tmp_path / "pid"
+    program = (
+        f"from orbit.core.proc import run; run([{sys.executable!r}, '-c', {STUBBORN!r}, {str(pid_file)!r}], doing='x')"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as runner:
+        assert until(pid_file.exists)
+        pid = int(pid_file.read_text())
+        assert alive(pid)
+        runner.kill()
+        runner.wait()
+        assert until(lambda: not alive(pid))
+
+
+def test_the_guard_leaves_finished_work_alone(tmp_path: Path) -> None:
+    """What outlives a run that ended well is not killed when we end: it was meant to go on."""
+    pid_file = tmp_path / "pid"
+    program = (
+        "from orbit.core.proc import run; "
+        f"run(['sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $! > {pid_file}'], doing='x'); run(['true'], doing='y')"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    pid = int(pid_file.read_text())
+    time.sleep(0.2)
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_end_group_of_a_finished_child_is_no_error() -> None:
+    child = subprocess.Popen(["true"], start_new_session=True)
+    child.wait()
+    end_group(child)
+    assert child.returncode == 0
+
+
+def test_no_descriptor_leaks() -> None:
+    run(["true"], doing="a test")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        run(["true"], doing="a test")
+        with contextlib.suppress(CommandFailed):
+            run(["sleep", "5"], doing="a test", timeout_s=0.01)
+    assert len(os.listdir("/proc/self/fd")) == before
