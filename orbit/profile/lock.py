@@ -12,7 +12,7 @@ import functools
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -175,15 +175,15 @@ class Lock(Record, frozen=True, kw_only=True, dict=True):
             for extra in wanted:
                 if extra not in done:
                     done.add(extra)
-                    edges = package.optional_dependencies.get(extra, ()) if extra else package.dependencies
-                    queue.extend(self._targets(edges))
+                    queue.extend(self.targets(package, extra))
         return tuple(found[key] for key in sorted(found) if found[key] is not self.root)
 
-    def edges(self, package: Package, extras: Sequence[str] = ()) -> Iterator[Package]:
-        """What ``package`` with ``extras`` pulls in directly on the target platform."""
-        for extra in ("", *extras):
-            edges = package.optional_dependencies.get(extra, ()) if extra else package.dependencies
-            yield from (target for target, _ in self._targets(edges))
+    def targets(self, package: Package, extra: str = "") -> list[tuple[Package, tuple[str, ...]]]:
+        """What ``package`` itself (or only its ``extra``) requires directly on the target platform.
+
+        Each with the parts wanted of it: ``""`` for the package itself, and extras.
+        """
+        return self._targets(package.optional_dependencies.get(extra, ()) if extra else package.dependencies)
 
     def _targets(self, edges: Sequence[Dependency]) -> list[tuple[Package, tuple[str, ...]]]:
         return [

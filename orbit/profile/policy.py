@@ -75,6 +75,10 @@ class Family(Record, frozen=True, kw_only=True):
     """With ``equal = false``: the version combinations known to work; the members present must be part of one."""
     reason: str
 
+    def matches(self, name: str) -> bool:
+        """Whether ``name`` is a member."""
+        return any(fnmatchcase(name, member) for member in self.members)
+
 
 class Pin(Record, frozen=True, kw_only=True):
     """Why a version is held: by an override, or by an upper bound in pyproject.toml."""

@@ -10,7 +10,6 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -147,7 +146,7 @@ def families(facts: Facts) -> Iterator[Finding]:
         present = {
             name: version
             for name, version in installed.items()
-            if name not in facts.off_release and any(fnmatchcase(name, member) for member in family.members)
+            if name not in facts.off_release and family.matches(name)
         }
         problem = _family_problem(family, present)
         if problem:
