@@ -17,10 +17,15 @@ INSTALL_HINT = {
 
 def uv() -> Path:
     """The ``uv`` of the lock, installed beside the running interpreter; else the one on PATH."""
-    beside = Path(sys.executable).parent / "uv"
-    if beside.is_file():
-        return beside
-    return find("uv")
+    return beside("uv")
+
+
+def beside(name: str) -> Path:
+    """A program that a locked package installed beside the running interpreter; else the one on PATH."""
+    installed = Path(sys.executable).parent / name
+    if installed.is_file():
+        return installed
+    return find(name)
 
 
 def find(name: str) -> Path:
