@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import functools
@@ -47,6 +48,36 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def replace_folder(new: Path, final: Path) -> None:
+    """Put the folder ``new`` in the place of ``final`` in one step; the old folder, if any, is deleted afterwards.
+
+    Both lie on one file system. A reader, or the next run after a kill, finds the old folder or the new one, whole.
+    Where the file system cannot exchange two names (renameat2, Linux 3.15), the old one is moved aside first.
+    """
+    if not final.exists():
+        os.rename(new, final)
+    elif _exchange(new, final):
+        remove_tree(new)
+    else:
+        aside = new.with_name(f"{new.name}.old")
+        os.rename(final, aside)
+        os.rename(new, final)
+        remove_tree(aside)
+    sync_folder(final.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names (RENAME_EXCHANGE = 2); False where that is not supported."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    at_cwd, flag = -100, 2
+    done: int = libc.renameat2(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), flag)
+    if done == 0:
+        return True
+    if ctypes.get_errno() in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
 
 
 def sha256_file(path: Path) -> str:

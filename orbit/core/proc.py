@@ -7,7 +7,8 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -56,11 +57,14 @@ def run(
     cwd: Path | None = None,
     timeout_s: float | None = None,
     log: Path | None = None,
-    stdin: bytes | None = None,
+    stdin: bytes | Iterable[bytes] | None = None,
     fix: str = "",
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run ``argv`` and return its status and output (stdout and stderr kept apart unless ``log`` is given).
+
+    ``stdin`` may be an iterable: its pieces are streamed, never held together, and an exception it raises stops the
+    program and is raised here.
 
     ``env`` adds to :func:`clean_env`. With ``log`` both streams go to that file. The child leads its own process group
     and the whole group ends with us: on a timeout, an interrupt or our own death (see :mod:`orbit.core.guard`) nothing
@@ -72,11 +76,16 @@ def run(
     args = [os.fspath(arg) for arg in argv]
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(open(log, "ab")) if log else None
-        child = _start(args, cwd=cwd, env=clean_env(env), stdin=stdin, sink=sink, doing=doing, fix=fix)
+        piped = stdin is not None
+        child = _start(args, cwd=cwd, env=clean_env(env), piped=piped, sink=sink, doing=doing, fix=fix)
         stack.callback(_close_pipes, child)
         stack.enter_context(GUARD.watch(child.pid))
+        whole = stdin if isinstance(stdin, bytes) else None
+        feeder = None if stdin is None or isinstance(stdin, bytes) else _Feeder(child, stdin)
         try:
-            out, err = child.communicate(stdin, timeout=timeout_s)
+            out, err = child.communicate(whole, timeout=timeout_s)
+            if feeder:
+                feeder.finish()
         except subprocess.TimeoutExpired as late:
             end_group(child)
             raise CommandFailed(
@@ -105,7 +114,7 @@ def _start(
     *,
     cwd: Path | None,
     env: dict[str, str],
-    stdin: bytes | None,
+    piped: bool,
     sink: BinaryIO | None,
     doing: str,
     fix: str,
@@ -118,7 +127,7 @@ def _start(
             cwd=cwd,
             env=env,
             start_new_session=True,
-            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
             stdout=sink or subprocess.PIPE,
             stderr=subprocess.STDOUT if sink else subprocess.PIPE,
         )
@@ -132,6 +141,37 @@ def _start(
         if error.errno != errno.ENOEXEC:
             raise
         raise MissingError(f"{args[0]}: not a program of this machine (needed for {doing})", fix=fix) from None
+
+
+class _Feeder:
+    """Streams pieces into a program's standard input from a thread of its own."""
+
+    def __init__(self, child: subprocess.Popen[bytes], pieces: Iterable[bytes]) -> None:
+        self._child = child
+        self._pieces = pieces
+        self._pipe = child.stdin
+        child.stdin = None  # ours now: communicate() would close it
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._feed, daemon=True)
+        self._thread.start()
+
+    def _feed(self) -> None:
+        assert self._pipe is not None
+        try:
+            with self._pipe:
+                for piece in self._pieces:
+                    self._pipe.write(piece)
+        except BrokenPipeError:
+            pass  # the program stopped reading; its status says why
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for the program
+            self._error = error
+            end_group(self._child)
+
+    def finish(self) -> None:
+        """Wait for the stream's end; raise what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 def _close_pipes(child: subprocess.Popen[bytes]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from orbit.core import files
 from orbit.core.files import (
     exclusive,
     from_os_error,
@@ -318,3 +319,18 @@ def test_from_os_error_says_what_where_and_what_next(error: OSError, kind: type[
     assert said in wrapped.what
     assert wrapped.fix
     assert "None" not in str(wrapped)
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_folder_takes_the_place_of_another_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(files, "_exchange", lambda *_names: False)
+    for round_ in range(2):
+        new = tmp_path / "new"
+        new.mkdir()
+        (new / "value").write_text(str(round_))
+        files.replace_folder(new, tmp_path / "final")
+        assert (tmp_path / "final" / "value").read_text() == str(round_)
+        assert [path.name for path in tmp_path.iterdir()] == ["final"]

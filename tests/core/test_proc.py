@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,26 @@ def until(true: Callable[[], bool], timeout_s: float = 10.0) -> bool:
 def test_output_is_returned_and_the_streams_are_apart() -> None:
     done = run(["sh", "-c", "echo out; echo err >&2"], doing="a test")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"out\n", b"err\n")
+
+
+def test_stdin_may_be_a_stream() -> None:
+    pieces = (bytes([65 + n]) * 100_000 for n in range(3))
+    assert run(["wc", "-c"], doing="a test", stdin=pieces).stdout.split() == [b"300000"]
+
+
+def test_a_program_that_stops_reading_its_stream_is_judged_by_its_status() -> None:
+    assert run(["true"], doing="a test", stdin=(bytes(1 << 20) for _ in range(8))).returncode == 0
+
+
+def test_an_error_in_the_stream_stops_the_program_and_is_raised() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"good"
+        raise InputError("damaged")
+
+    began = time.monotonic()
+    with pytest.raises(InputError, match="damaged"):
+        run(["sh", "-c", "cat; sleep 60"], doing="a test", stdin=pieces())
+    assert time.monotonic() - began < 20
 
 
 def test_stdin_is_passed_and_is_empty_otherwise() -> None:
