@@ -1,0 +1,201 @@
+"""The image of a profile: base, environment by layers, Orbit itself, as an OCI layout. No daemon, no copy of the tree.
+
+Layers come from the store when nothing that decides their bytes changed; then their files are not even listed. What
+is missing is written with at most two layers at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orbit.core.console import Progress
+from orbit.core.files import remove_tree
+from orbit.core.records import Record, content_key
+from orbit.core.store import Entry, Store
+from orbit.env.record import EnvironmentRecord, read_environment
+from orbit.image.base import Base, base_chunks, make_base
+from orbit.image.blob import Codec, codec_identity
+from orbit.image.cache import Request, Stream, obtain_layers
+from orbit.image.layers import content_bytes, layer_names, plan_layers
+from orbit.image.oci import NamedLayer, image_documents, write_layout
+from orbit.image.own import own_key, own_members
+from orbit.image.runtime import image_labels, run_config
+from orbit.image.tar import Member, tar_chunks, with_parents
+from orbit.profile.model import Profile
+
+FORMAT = 1
+"""Bumped when the bytes of a layer change for equal inputs."""
+
+
+class Wheelhouse(Protocol):
+    """What the image needs to know of the kernels (:class:`orbit.kernels.build.Wheelhouse` has more)."""
+
+    @property
+    def manifest_hash(self) -> str:
+        """Hash over the build manifests of all kernels."""
+
+
+class LayerResult(Record, frozen=True, kw_only=True):
+    """One layer of a built image."""
+
+    name: str
+    digest: str
+    diff_id: str
+    size: int
+    """Bytes to pull."""
+    tar_bytes: int
+    """Bytes of the unpacked stream."""
+    files: int
+    reused: bool
+
+
+class ImageResult(Record, frozen=True, kw_only=True):
+    """A built image."""
+
+    layout: Path
+    digest: str
+    """Of the manifest, ``sha256:...``."""
+    config: str
+    """Digest of the configuration: the image id docker shows."""
+    layers: tuple[LayerResult, ...]
+    debian_packages: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What the layers of one image are made from."""
+
+    profile: Profile
+    root: Path
+    environment: Entry
+    record: EnvironmentRecord
+    base: Base
+    own: str
+    codec: Codec
+    store: Store
+    progress: Progress
+
+    @property
+    def prefix(self) -> Path:
+        """The environment's tree."""
+        return self.environment.path / "prefix"
+
+
+def build_image(
+    profile: Profile,
+    root: Path,
+    environment: Entry,
+    wheelhouse: Wheelhouse,
+    store: Store,
+    *,
+    out: Path,
+    progress: Progress,
+    codec: Codec = "zstd",
+) -> ImageResult:
+    """Build the image of ``profile`` into the OCI layout ``out``. Equal inputs give an equal digest anywhere.
+
+    Raises :class:`MissingError` without mmdebstrap, :class:`CommandFailed` when Debian's archive cannot be had,
+    :class:`RefusedError` when the environment changes meanwhile, :class:`InputError` when it holds what an image must
+    not.
+    """
+    made = _Inputs(
+        profile=profile,
+        root=root,
+        environment=environment,
+        record=read_environment(environment.path / "prefix"),
+        base=make_base(profile.image.base, store, progress=progress),
+        own=own_key(root),
+        codec=codec,
+        store=store,
+        progress=progress,
+    )
+    requests = [_base_request(made), *_environment_requests(made), _own_request(made)]
+    layers = [layer for layer in obtain_layers(requests, store, progress) if layer[0].blob.files]
+    identity = {"base": made.base.sha256, "environment": environment.record.key, "orbit": made.own}
+    labels = image_labels(profile, made.record, kernels=wheelhouse.manifest_hash, inputs=content_key(identity))
+    run = run_config(profile, made.record, made.prefix, labels)
+    manifest, config = image_documents([layer for layer, _ in layers], run, labels)
+    digest = write_layout(out, [layer for layer, _ in layers], manifest, config, ref=profile.image.name)
+    return ImageResult(
+        layout=out,
+        digest=digest,
+        config=f"sha256:{hashlib.sha256(config).hexdigest()}",
+        layers=tuple(_result(layer, reused) for layer, reused in layers),
+        debian_packages=len(made.base.packages),
+    )
+
+
+def _base_request(made: _Inputs) -> Request:
+    base = made.base
+
+    def stream() -> Stream:
+        return Stream(chunks=base_chunks(base), files=base.files, size=base.tar.stat().st_size)
+
+    inputs = {"format": FORMAT, "tar": base.sha256, "codec": codec_identity(made.codec)}
+    return Request("base", made.codec, inputs, stream)
+
+
+def _environment_requests(made: _Inputs) -> Iterator[Request]:
+    plan: dict[str, list[Member]] = {}
+    policy = made.profile.image
+
+    def stream(name: str) -> Stream:
+        if not plan:
+            made.progress.step("layers: listing the environment")
+            plan.update(plan_layers(made.prefix, policy.layers, policy.prefix))
+        return _members_stream(plan[name])
+
+    for name in layer_names(policy.layers):
+        inputs = {
+            "format": FORMAT,
+            "environment": made.environment.record.key,
+            "layer": name,
+            "rules": [{"name": layer.name, "dists": list(layer.dists)} for layer in policy.layers],
+            "prefix": policy.prefix,
+            "codec": codec_identity(made.codec),
+        }
+        yield Request(name, made.codec, inputs, functools.partial(stream, name))
+
+
+def _own_request(made: _Inputs) -> Request:
+    at = made.profile.image.prefix
+
+    def stream() -> Stream:
+        scratch = made.store.scratch("own")
+        try:
+            return _members_stream(own_members(made.root, made.prefix, at, scratch, progress=made.progress))
+        finally:
+            remove_tree(scratch)
+
+    inputs = {
+        "format": FORMAT,
+        "own": made.own,
+        "interpreter": made.record.interpreter,
+        "prefix": at,
+        "codec": codec_identity(made.codec),
+    }
+    return Request("orbit", made.codec, inputs, stream)
+
+
+def _members_stream(members: Sequence[Member]) -> Stream:
+    ordered = with_parents(members)
+    files = sum(member.kind != "dir" for member in ordered)
+    return Stream(chunks=tar_chunks(ordered), files=files, size=content_bytes(ordered))
+
+
+def _result(layer: NamedLayer, reused: bool) -> LayerResult:
+    blob = layer.blob
+    return LayerResult(
+        name=layer.name,
+        digest=blob.digest,
+        diff_id=blob.diff_id,
+        size=blob.size,
+        tar_bytes=blob.tar_bytes,
+        files=blob.files,
+        reused=reused,
+    )

@@ -1,0 +1,138 @@
+"""Orbit's own layer: the package of this checkout as an installed distribution, and the image's entry point.
+
+It is put together here and not by a build front end: that takes under a second, needs neither network nor a build
+backend, and depends on nothing but the files. A test holds it against the wheel that hatchling builds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from orbit.core.console import Progress
+from orbit.core.files import sha256_file, tree_hash
+from orbit.core.records import content_key
+from orbit.env.bytecode import compile_tree
+from orbit.errors import InputError
+from orbit.image.layers import SITE
+from orbit.image.tar import Member, content
+
+FORMAT = 1
+NAME = "orbit"
+ENTRYPOINT = "containers/entrypoint.sh"
+SKIPPED_NAMES = frozenset({"__pycache__"})
+
+
+def own_key(root: Path) -> str:
+    """Identity of everything this layer is made from in the checkout."""
+    project = _project_file(root)
+    folders = {source: tree_hash(root / source) for source in sorted(_folders(project))}
+    files = {name: sha256_file(root / name) for name in ("pyproject.toml", "LICENSE")}
+    return content_key({"format": FORMAT, "folders": folders, "files": files})
+
+
+def own_members(root: Path, environment: Path, at: str, scratch: Path, *, progress: Progress) -> list[Member]:
+    """The layer's members below ``at``; sources are compiled with the interpreter of ``environment`` in ``scratch``."""
+    project = _project_file(root)
+    installed = package_files(root, project)
+    entrypoint = (root / ENTRYPOINT).read_bytes()
+    script = f"#!{at}/bin/python3.12\nimport sys\n\nfrom {NAME}.cli import main\n\nsys.exit(main())\n".encode()
+    listed = {**installed, f"../../../bin/{NAME}": script, f"../../../bin/{NAME}-entrypoint": entrypoint}
+    info = f"{NAME}-{project['project']['version']}.dist-info"
+    listed |= {f"{info}/{name}": data for name, data in dist_info(root, project).items()}
+    listed[f"{info}/RECORD"] = record(listed, f"{info}/RECORD")
+    base = at.strip("/")
+    members = [content(f"{base}/{SITE}/{name}", data) for name, data in listed.items() if not name.startswith("../")]
+    members.append(content(f"{base}/bin/{NAME}", script, executable=True))
+    members.append(content(f"{base}/bin/{NAME}-entrypoint", entrypoint, executable=True))
+    members += compiled(installed, environment, at, scratch, progress=progress)
+    return members
+
+
+def package_files(root: Path, project: dict[str, Any]) -> dict[str, bytes]:
+    """Path in site-packages -> content, for the package and the data folders pyproject.toml puts into it."""
+    found: dict[str, bytes] = {}
+    for source, target in _folders(project).items():
+        for path in _files(root / source):
+            found[f"{target}/{path.relative_to(root / source)}"] = path.read_bytes()
+    return found
+
+
+def _folders(project: dict[str, Any]) -> dict[str, str]:
+    """Source folder -> folder in site-packages, from ``tool.hatch.build.targets.wheel``."""
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    return {name: name for name in wheel["packages"]} | dict(wheel["force-include"])
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise InputError(f"{path}: a link in Orbit's own sources", fix="keep the file itself there")
+        if path.is_file() and SKIPPED_NAMES.isdisjoint(path.parts) and path.suffix != ".pyc":
+            yield path
+
+
+def dist_info(root: Path, project: dict[str, Any]) -> dict[str, bytes]:
+    """Files of the ``.dist-info`` folder but RECORD (core metadata 2.4, PyPA's entry-points format)."""
+    scripts = "".join(f"{name} = {target}\n" for name, target in sorted(project["project"]["scripts"].items()))
+    return {
+        "METADATA": metadata(project["project"]).encode(),
+        "WHEEL": b"Wheel-Version: 1.0\nGenerator: orbit\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "INSTALLER": b"orbit\n",
+        "entry_points.txt": f"[console_scripts]\n{scripts}".encode(),
+        "licenses/LICENSE": (root / "LICENSE").read_bytes(),
+    }
+
+
+def metadata(project: dict[str, Any]) -> str:
+    """METADATA of ``[project]``: name, version, summary, licence, Python, requirements and extras."""
+    lines = [
+        "Metadata-Version: 2.4",
+        f"Name: {project['name']}",
+        f"Version: {project['version']}",
+        f"Summary: {project['description']}",
+        f"License-Expression: {project['license']}",
+        *(f"License-File: {name}" for name in project["license-files"]),
+        f"Requires-Python: {project['requires-python']}",
+        *(f"Requires-Dist: {requirement}" for requirement in project["dependencies"]),
+    ]
+    for extra, requirements in sorted(project.get("optional-dependencies", {}).items()):
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f"Requires-Dist: {requirement}; extra == '{extra}'" for requirement in requirements]
+    return "\n".join(lines) + "\n"
+
+
+def record(files: dict[str, bytes], own_name: str) -> bytes:
+    """RECORD: path, urlsafe base64 of sha256 without padding, size (PyPA, recording installed projects)."""
+    rows = []
+    for name, data in sorted(files.items()):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{name},sha256={digest},{len(data)}\n")
+    return "".join([*rows, f"{own_name},,\n"]).encode()
+
+
+def compiled(
+    files: dict[str, bytes], environment: Path, at: str, scratch: Path, *, progress: Progress
+) -> Iterable[Member]:
+    """The compiled forms of the Python files in ``files``, made by the interpreter of the environment."""
+    site = scratch / SITE
+    for name, data in files.items():
+        if name.endswith(".py"):
+            (site / name).parent.mkdir(parents=True, exist_ok=True)
+            (site / name).write_bytes(data)
+    (scratch / "bin").mkdir()
+    (scratch / "bin" / "python3.12").symlink_to(environment / "bin" / "python3.12")
+    failed = compile_tree(scratch, at, progress=progress)
+    if failed:
+        raise InputError(f"{failed[0].path}: does not compile: {failed[0].error}", fix="correct that file")
+    base = at.strip("/")
+    for path in sorted(site.rglob("*.pyc")):
+        yield content(f"{base}/{path.relative_to(scratch)}", path.read_bytes())
+
+
+def _project_file(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
