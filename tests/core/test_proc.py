@@ -9,44 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, run
 from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
-
-# A program that starts a grandchild which ignores SIGTERM, says its pid, and waits.
-STUBBORN = """
-import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c",
-    "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"],
-    stdout=subprocess.PIPE)
-child.stdout.readline()
-open(sys.argv[1] + ".new", "w").write(str(child.pid))
-import os; os.rename(sys.argv[1] + ".new", sys.argv[1])
-time.sleep(60)
-"""
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie that nobody reaps does not)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in ("Z", "X")
-
-
-def until(true: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if true():
-            return True
-        time.sleep(0.02)
-    return true()
-
+from tests.core.processes import STUBBORN, alive, until
 
 # --- success and failure ----------------------------------------------------------------------------------------------
 
@@ -215,35 +185,6 @@ def test_an_interrupt_ends_grandchildren(tmp_path: Path) -> None:
         run([sys.executable, "-c", STUBBORN, pid_file], doing="a test")
     thread.join()
     assert until(lambda: not alive(int(pid_file.read_text())))
-
-
-def test_our_own_death_ends_grandchildren(tmp_path: Path) -> None:
-    """SIGKILL gives us no chance to do anything: the guard does it."""
-    pid_file = tmp_path / "pid"
-    program = (
-        f"from orbit.core.proc import run; run([{sys.executable!r}, '-c', {STUBBORN!r}, {str(pid_file)!r}], doing='x')"
-    )
-    with subprocess.Popen([sys.executable, "-c", program]) as runner:
-        assert until(pid_file.exists)
-        pid = int(pid_file.read_text())
-        assert alive(pid)
-        runner.kill()
-        runner.wait()
-        assert until(lambda: not alive(pid))
-
-
-def test_the_guard_leaves_finished_work_alone(tmp_path: Path) -> None:
-    """What outlives a run that ended well is not killed when we end: it was meant to go on."""
-    pid_file = tmp_path / "pid"
-    program = (
-        "from orbit.core.proc import run; "
-        f"run(['sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $! > {pid_file}'], doing='x'); run(['true'], doing='y')"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-    pid = int(pid_file.read_text())
-    time.sleep(0.2)
-    assert alive(pid)
-    os.kill(pid, signal.SIGKILL)
 
 
 def test_end_group_of_a_finished_child_is_no_error() -> None:

@@ -1,0 +1,414 @@
+"""The rules of the house, checked on the source as text: rooms and arrows, budgets, words, mirrors, docs.
+
+A list of exceptions below may only shrink: an entry that is no longer needed fails too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orbit.cli import build_parser
+from orbit.profile.model import load_profile, profile_names
+from tests.source import (
+    ROOT,
+    Function,
+    files,
+    functions,
+    has_logic,
+    imports,
+    module_name,
+    python_files,
+    rule_ids,
+    toml,
+    tree,
+)
+
+# Room of orbit/ -> what it may import of the other rooms: a whole room, or one module of it. What is not here may not.
+STAGES = {"profile", "kernels", "env", "audit", "image", "smoke", "release"}
+ARROWS: dict[str, set[str]] = {
+    "errors": set(),
+    "core": {"errors"},
+    "profile": {"errors", "core"},
+    "audit": {"errors", "core", "profile", "kernels.capabilities"},
+    "kernels": {"errors", "core", "profile", "env.cuda_home", "audit.fatbin", "audit.elf"},
+    "env": {"errors", "core", "profile", "kernels.build", "kernels.manifest", "audit.elf"},
+    "image": {"errors", "core", "profile", "env", "kernels.build", "kernels.manifest", "smoke"},
+    "smoke": {"errors", "core"},
+    "release": {"errors", "core", *STAGES},
+    "ship": {"errors", "core", *STAGES},
+    "cli": {"errors", "core", "ship", *STAGES},
+    "__main__": {"cli"},
+}
+# Rooms that run where the stack is installed: only they may import it.
+LOWER_FLOOR = {"smoke"}
+
+FILE_LINES, FUNCTION_LINES = 600, 100
+LONG_FILES: set[str] = set()
+LONG_FUNCTIONS: set[str] = set()
+
+TOP_FOLDERS = {"ci", "containers", "docs", "env", "kernels", "nix", "orbit", "tests"}
+
+# Modules with logic and no test module of their own, each with the test that covers it.
+UNMIRRORED: dict[str, str] = {}
+
+# The one way to run a program is orbit.core.proc; these are programs of their own that cannot use it.
+SUBPROCESS = {
+    "orbit/core/proc.py": "the one way",
+    "orbit/core/guard.py": "starts the guard that the one way stands on",
+    "orbit/kernels/shim.py": "stands in for nvcc as a program and must start in milliseconds",
+}
+
+# Commands that pages may name before they exist.
+PLANNED_COMMANDS: set[str] = set()
+
+# Split, so that this file does not contain them.
+FORBIDDEN = {
+    "a path of a build machine": r"(?<![\w.}])/(?:wo" + r"rk|ro" + r"ot|ho" + r"me/\w+)/[\w.]",
+    "the host of a package registry": "|".join(
+        re.escape(host)
+        for host in ("py" + "pi.org", "python" + "hosted.org", "deb.deb" + "ian.org", "security.deb" + "ian.org",
+                     "registry.npm" + "js.org", "npm" + "js.com", "crates" + ".io", "proxy.go" + "lang.org")
+    ),
+    "how the project is made": "|".join(
+        (r"\bsub" + r"agents?\b", r"\b(?:AI|LLM|coding)[ -]ag" + r"ents?\b", r"\bwork" + r"place\b",
+         r"\bAI[ -]gen" + r"erated", "(?i:Cl" + "aude|Anth" + "ropic|Chat" + "GPT|Co" + "pilot)", r"\bas an AI\b",
+         r"\bthis (?:chat|ses" + r"sion)\b")
+    ),
+}  # fmt: skip
+
+
+def check_none(found: Iterable[str]) -> None:
+    """Fail with every violation, one a line."""
+    lines = list(dict.fromkeys(found))
+    assert not lines, "\n" + "\n".join(lines)
+
+
+def only_shrinks(exceptions: Iterable[str], needed: Iterable[str]) -> list[str]:
+    """Exceptions that are no longer needed."""
+    return [f"{name}: no longer needs its exception" for name in sorted(set(exceptions) - set(needed))]
+
+
+# --- (a) rooms and arrows ---------------------------------------------------------------------------------------------
+
+
+def room(module: str) -> str:
+    """The room of an absolute module name: ``orbit.core.files`` -> ``core``."""
+    return f"{module}.__init__".split(".")[1]
+
+
+def reversed_arrows(name: str, arrows: dict[str, set[str]]) -> Iterator[str]:
+    here = room(module_name(name))
+    if here == "__init__":
+        return
+    if here not in arrows:
+        yield f"{name}: room {here!r} has no row in ARROWS"
+        return
+    for line, target in imports(name):
+        there = room(target)
+        if not target.startswith("orbit.") or there in (here, "__init__"):
+            continue
+        if there not in arrows[here] and target.removeprefix("orbit.") not in arrows[here]:
+            yield f"{name}:{line}: {here} may not import {target}"
+
+
+def test_arrows_point_one_way() -> None:
+    names = python_files("orbit")
+    assert len(names) >= 20
+    check_none(line for name in names for line in reversed_arrows(name, ARROWS))
+
+
+def test_a_reversed_arrow_would_be_seen() -> None:
+    assert list(reversed_arrows("orbit/core/store.py", {"core": set()}))
+    assert list(reversed_arrows("orbit/core/store.py", {}))
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    graph = {
+        module_name(name): {target for _line, target in imports(name, top_level=True) if target.startswith("orbit.")}
+        for name in python_files("orbit")
+    }
+    done: set[str] = set()
+
+    def circle(module: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        if module in path:
+            return (*path[path.index(module) :], module)
+        if module in done:
+            return ()
+        for target in sorted(graph.get(module, ())):
+            if found := circle(target, (*path, module)):
+                return found
+        done.add(module)
+        return ()
+
+    assert [circle(module, ()) for module in sorted(graph)] == [()] * len(graph)
+
+
+def test_the_upper_floor_imports_its_own_dependencies_and_nothing_of_the_stack() -> None:
+    declared = {re.split(r"[<>=!~ \[]", need)[0] for need in toml("pyproject.toml")["project"]["dependencies"]}
+    allowed = declared | set(sys.stdlib_module_names) | {"orbit"}
+    upper = [name for name in python_files("orbit") if room(module_name(name)) not in LOWER_FLOOR]
+    check_none(
+        f"{name}:{line}: imports {target}, which the upper floor does not depend on"
+        for name in upper
+        for line, target in imports(name)
+        if target.split(".")[0] not in allowed
+    )
+
+
+def test_programs_are_started_in_one_way() -> None:
+    users = {name for name in python_files("orbit") for _line, target in imports(name) if target == "subprocess"}
+    shells = re.compile(r"shell=True|os\.system\(|os\.popen\(")
+    found = [f"{name}: starts programs beside orbit.core.proc" for name in sorted(users - set(SUBPROCESS))]
+    found += [f"{name}: uses a shell" for name in python_files("orbit") if shells.search((ROOT / name).read_text())]
+    check_none(found + only_shrinks(SUBPROCESS, users))
+
+
+# --- (b) data ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("folder", "at_least"),
+    [("env/profiles", 2), ("kernels/recipes", 5), ("kernels/expectations", 2), ("containers/smoke", 4),
+     ("env", 4), ("kernels", 8), ("containers", 5)],
+)  # fmt: skip
+def test_every_data_file_parses(folder: str, at_least: int) -> None:
+    names = [name for name in files() if name.startswith(f"{folder}/") and name.endswith(".toml")]
+    assert len(names) >= at_least
+    assert [name for name in names if not toml(name)] == []
+
+
+def test_every_profile_loads() -> None:
+    assert {name.removesuffix(".toml").split("/")[-1] for name in files() if name.startswith("env/profiles/")} == set(
+        profile_names()
+    )
+    assert [load_profile(name).name for name in profile_names()] == list(profile_names())
+
+
+# --- (c) budgets ------------------------------------------------------------------------------------------------------
+
+
+def length(node: Function) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_files_are_short() -> None:
+    written = [name for name in files() if Path(name).suffix in {".py", ".sh", ".nix", ".cu", ".toml", ".md"}]
+    lines = {name: len((ROOT / name).read_text().splitlines()) for name in [*written, "orbitw"]}
+    assert len(lines) >= 60
+    long = {name for name, count in lines.items() if count > FILE_LINES}
+    found = [f"{name}: {lines[name]} lines, at most {FILE_LINES}" for name in sorted(long - LONG_FILES)]
+    check_none(found + only_shrinks(LONG_FILES, long))
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{name}:{node.name}": length(node)
+        for name in python_files()
+        for node in functions(name)
+        if length(node) > FUNCTION_LINES
+    }
+    found = [f"{key}: {long[key]} lines, at most {FUNCTION_LINES}" for key in sorted(long) if key not in LONG_FUNCTIONS]
+    check_none(found + only_shrinks(LONG_FUNCTIONS, long))
+
+
+# --- (d) words --------------------------------------------------------------------------------------------------------
+
+
+def forbidden_words(name: str, text: str) -> Iterator[str]:
+    for kind, pattern in FORBIDDEN.items():
+        for match in re.finditer(pattern, text):
+            yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {kind}: {match[0]!r}"
+
+
+def test_the_project_speaks_of_itself_alone() -> None:
+    found: list[str] = []
+    for name in files():
+        if name != "uv.lock":  # uv keeps its URLs there
+            found += forbidden_words(name, (ROOT / name).read_bytes().decode("utf-8", errors="replace"))
+    check_none(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["see /wo" + "rk/main/x", "/ro" + "ot/.cache", "/ho" + "me/ann/orbit", "https://files.python" + "hosted.org/p",
+     "made by Cl" + "aude", "one sub" + "agent each"],
+)  # fmt: skip
+def test_forbidden_words_would_be_seen(text: str) -> None:
+    assert len(list(forbidden_words("a", text))) == 1
+
+
+def test_legitimate_words_pass() -> None:
+    text = "scope='session', a sandbox for rewards, $HOME/work/x, a rollout agent, /opt/orbit, /home is empty, ./work/x"
+    assert list(forbidden_words("a", text)) == []
+
+
+def test_sources_are_ascii() -> None:
+    written = [name for name in files() if Path(name).suffix in {".py", ".sh", ".nix", ".cu", ".h", ".toml", ".md"}]
+    check_none(name for name in written if not (ROOT / name).read_bytes().isascii())
+
+
+# --- (e) every folder says what it is, every module has its tests -----------------------------------------------------
+
+
+def test_each_top_level_folder_has_a_readme() -> None:
+    folders = {name.split("/")[0] for name in files() if "/" in name and not name.startswith(".")}
+    assert folders == TOP_FOLDERS
+    check_none(f"{f}/README.md is missing" for f in sorted(folders) if f"{f}/README.md" not in files())
+
+
+def mirror(name: str) -> set[str]:
+    """Where the tests of a module may be: ``tests/<room>/test_<module>.py``, or one file for a nested package."""
+    folder, _, module = name.removeprefix("orbit/").rpartition("/")
+    own = f"tests/{folder}/test_{module}" if folder else f"tests/test_{module}"
+    parent, _, package = folder.rpartition("/")
+    return {own, f"tests/{parent}/test_{package}.py"} if parent else {own}
+
+
+def test_each_module_with_logic_has_a_test_module() -> None:
+    modules = [n for n in python_files("orbit") if Path(n).name not in ("__init__.py", "__main__.py") and has_logic(n)]
+    assert len(modules) >= 15
+    bare = {name for name in modules if mirror(name).isdisjoint(files())}
+    found = [f"{name}: no {min(mirror(name))}" for name in sorted(bare - set(UNMIRRORED))]
+    found += [f"{test}: is not there (covers {name})" for name, test in UNMIRRORED.items() if test not in files()]
+    check_none(found + only_shrinks(UNMIRRORED, bare))
+
+
+def test_each_test_folder_is_a_package() -> None:
+    """Else two test modules of one name in two rooms cannot be collected together."""
+    folders = {str(Path(name).parent) for name in python_files("tests")}
+    check_none(f"{f}/__init__.py is missing" for f in sorted(folders) if f"{f}/__init__.py" not in files())
+
+
+# --- (f) pages --------------------------------------------------------------------------------------------------------
+
+PAGES = ("README.md", "docs/")
+
+
+def pages() -> list[str]:
+    return [name for name in files() if name.endswith(".md") and name.startswith(PAGES)]
+
+
+def code_of(text: str) -> str:
+    """The code of a Markdown page: fenced blocks and inline spans."""
+    fenced = re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join([*fenced, *re.findall(r"`([^`\n]+)`", rest)])
+
+
+def test_relative_links_resolve() -> None:
+    found: list[str] = []
+    count = 0
+    for name in (name for name in files() if name.endswith(".md")):
+        for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            count += 1
+            path, _, anchor = target.partition("#")
+            page = (ROOT / name).parent / path if path else ROOT / name
+            if not page.exists():
+                found.append(f"{name}: {target} leads nowhere")
+            elif anchor and anchor not in anchors(page):
+                found.append(f"{name}: {target} has no such section")
+    assert count >= 10
+    check_none(found)
+
+
+def headings(page: Path) -> list[str]:
+    return [line.lstrip("#").strip().strip("`") for line in page.read_text().splitlines() if re.match("#+ ", line)]
+
+
+def anchors(page: Path) -> set[str]:
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)}
+
+
+def unknown_command(parser: argparse.ArgumentParser, words: list[str]) -> str:
+    """The first word of a command line that its parser does not know as a command; empty when it knows all."""
+    for action in parser._subparsers._group_actions if parser._subparsers else []:
+        choices = action.choices
+        if isinstance(choices, dict) and words and re.fullmatch(r"[a-z][a-z-]+", words[0]):
+            return unknown_command(choices[words[0]], words[1:]) if words[0] in choices else words[0]
+    return ""
+
+
+def test_commands_on_pages_exist() -> None:
+    parser = build_parser()
+    seen: set[str] = set()
+    found: list[str] = []
+    for name in pages():
+        code = code_of((ROOT / name).read_text())
+        for wrapper, line in re.findall(r"(?:^|[\s`$(])(orbit|\./orbitw) +([a-z][^\n`#|;&)]*)", code):
+            words = line.split()
+            if wrapper == "./orbitw" and words[0] == "test":
+                continue
+            unknown = unknown_command(parser, words)
+            seen.add(words[0])
+            if unknown and unknown not in PLANNED_COMMANDS:
+                found.append(f"{name}: `{wrapper} {line.strip()}`: no command {unknown!r}")
+    check_none(found)
+    assert "ship" in seen
+    assert [command for command in PLANNED_COMMANDS if not unknown_command(parser, [command])] == []
+
+
+def test_each_command_has_a_page() -> None:
+    text = "\n".join(code_of((ROOT / name).read_text()) for name in pages())
+    choices = build_parser()._subparsers
+    assert choices is not None
+    commands = list(choices._group_actions[0].choices or ())
+    assert len(commands) >= 6
+    check_none(c for c in commands if not re.search(rf"(orbit|orbitw) {c}\b", text))
+
+
+def test_each_rule_has_its_section_and_each_section_its_rule() -> None:
+    ids = rule_ids()
+    assert len(ids) >= 10
+    sections = set(headings(ROOT / "docs" / "rules.md"))
+    found = [f"{where}: rule {rule!r} has no section in docs/rules.md" for rule, where in sorted(ids.items())]
+    found = [line for line in found if line.split("'")[1] not in sections]
+    found += [
+        f"docs/rules.md: {s!r} is no rule"
+        for s in sorted(sections)
+        if re.fullmatch(r"[a-z]+(-[a-z]+)+", s) and s not in ids
+    ]
+    check_none(found)
+
+
+# --- (g) no test without a question -----------------------------------------------------------------------------------
+
+ASKS = re.compile(r"(^|\.)(raises|fail|warns|skip|check\w*|assert\w*|must\w*|expect\w*)$")
+
+
+def asks(node: ast.AST) -> bool:
+    """Whether a test can fail by its own words: assert, pytest.raises, or a function called check..., assert..."""
+    return any(
+        isinstance(part, ast.Assert) or (isinstance(part, ast.Call) and ASKS.search(ast.unparse(part.func)) is not None)
+        for part in ast.walk(node)
+    )
+
+
+def test_no_test_is_without_assertion() -> None:
+    tests = [
+        (name, node)
+        for name in python_files("tests")
+        if Path(name).name.startswith("test_")
+        for node in functions(name)
+        if node.name.startswith("test_")
+    ]
+    assert len(tests) >= 150
+    check_none(f"{name}:{node.lineno}: {node.name} asserts nothing" for name, node in tests if not asks(node))
+
+
+def test_a_test_without_assertion_would_be_seen() -> None:
+    assert not asks(ast.parse("def test_x():\n    work()\n    print('fine')"))
+    assert asks(ast.parse("def test_x():\n    check_entry(work())"))
+
+
+def test_this_file_reads_code_and_runs_none_of_it() -> None:
+    called = {ast.unparse(node.func) for node in ast.walk(tree("tests/source.py")) if isinstance(node, ast.Call)}
+    assert called.isdisjoint({"exec", "eval", "importlib.import_module", "__import__"})
