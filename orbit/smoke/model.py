@@ -73,8 +73,6 @@ class Context:
     """Locked versions by normalised distribution name; empty when the caller has no lock."""
     uid: int | None = None
     """The user the run is meant to be; None when whoever started it is fine."""
-    real_ids: bool = False
-    """Whether user ids inside are the kernel's own (docker, or started by root), so that file modes really bind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,6 @@ def parse_context(data: Mapping[str, Any]) -> Context:
         targets=tuple(Target(**target) for target in data.get("targets", ())),
         lock={name: tuple(versions) for name, versions in data.get("lock", {}).items()},
         uid=data.get("uid"),
-        real_ids=bool(data.get("real_ids", False)),
     )
 
 

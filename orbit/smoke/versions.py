@@ -23,15 +23,14 @@ def check_versions(parameters: Mapping[str, Any], context: Context) -> dict[str,
     """
     ignore = {normal(name) for name in parameters.get("ignore", ())}
     record = Path(context.prefix or sys.prefix) / "share" / "orbit" / "environment.json"
-    recorded = {
-        normal(dist["name"]): str(dist["version"])
-        for dist in json.loads(record.read_text(encoding="utf-8"))["distributions"]
-    }
+    said = json.loads(record.read_text(encoding="utf-8"))
+    recorded = {normal(dist["name"]): str(dist["version"]) for dist in said["distributions"]}
+    skipped = {normal(item["what"].split()[0]) for item in said.get("skipped", ())}
     site = [path for path in sys.path if path.endswith("site-packages")]
     found = [(normal(dist.metadata["Name"]), dist.version) for dist in metadata.distributions(path=site)]
     problems = [*differences(found, recorded, ignore)]
     if context.lock:
-        problems.extend(off_lock(recorded, context.lock, ignore))
+        problems.extend(off_lock(recorded, context.lock, ignore, skipped))
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise CheckError("; ".join(problems[:SHOWN]) + more)
@@ -61,13 +60,20 @@ def differences(found: Iterable[tuple[str, str]], recorded: Mapping[str, str], i
     return problems
 
 
-def off_lock(recorded: Mapping[str, str], lock: Mapping[str, tuple[str, ...]], ignore: set[str]) -> list[str]:
-    """Recorded distributions whose version the lock does not have."""
-    return [
+def off_lock(
+    recorded: Mapping[str, str], lock: Mapping[str, tuple[str, ...]], ignore: set[str], skipped: set[str]
+) -> list[str]:
+    """Recorded distributions whose version the lock does not have, and locked ones that are not there.
+
+    ``skipped``: what the environment says it lacks, with its reason in its own record (kernels that were not built).
+    """
+    problems = [
         f"{name}: {version} is installed, the lock has {' or '.join(lock.get(name, ())) or 'no such package'}"
         for name, version in sorted(recorded.items())
         if name not in ignore and version not in lock.get(name, ())
     ]
+    missing = sorted(set(lock) - set(recorded) - ignore - skipped)
+    return problems + [f"{name}: {' or '.join(lock[name])} is locked, nothing is installed" for name in missing]
 
 
 def normal(name: str) -> str:

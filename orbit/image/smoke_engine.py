@@ -1,0 +1,210 @@
+"""Starting a command in an image: docker when an engine answers, else bubblewrap, else unshare as root.
+
+All three give the same conditions: the image's own environment and entrypoint and nothing of the host's, a root nobody
+can write, a fresh /tmp and /dev/shm, no network, and the user that was asked for with no privilege beyond it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orbit.core import proc
+from orbit.errors import MissingError
+from orbit.image.rootfs import RootTree
+from orbit.image.rootfs_layout import OciImage, container_env
+from orbit.image.smoke_devices import Devices
+
+WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - folders of the container, not of the host
+WRITABLE_BYTES = 4 << 30
+SETPRIV = "usr/bin/setpriv"
+HOST_NAME = "smoke"
+
+
+class Engine(Protocol):
+    """A way to run a command in one image."""
+
+    @property
+    def name(self) -> str:
+        """``docker``, ``bubblewrap`` or ``unshare``."""
+
+    @property
+    def version(self) -> str:
+        """Of the program."""
+
+    @property
+    def real_ids(self) -> bool:
+        """Whether user ids inside are the kernel's own."""
+
+    @property
+    def closed(self) -> tuple[str, ...] | None:
+        """Paths whose modes keep some user out; None when the engine did not unpack the image itself."""
+
+    def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
+        """The host command that runs ``command`` in the image as ``uid`` (group the same), stdin passed through."""
+
+
+def home_of(root: Path, uid: int) -> str:
+    """Home folder of ``uid`` by the image's passwd file; ``/`` for a user it does not know (what engines set)."""
+    passwd = root / "etc" / "passwd"
+    if passwd.is_file() and not passwd.is_symlink():
+        for line in passwd.read_text(errors="replace").splitlines():
+            fields = line.split(":")
+            if len(fields) >= 6 and fields[2] == str(uid):
+                return fields[5]
+    return "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """bubblewrap over an unpacked root.
+
+    Started by root, the user inside is the kernel's: bubblewrap keeps three capabilities and the image's ``setpriv``
+    gives them up with the user id. Started by anyone else, a user namespace maps the id to the caller's.
+    """
+
+    image: OciImage
+    root: RootTree
+    program: Path
+    version: str
+    real_ids: bool
+    name: str = "bubblewrap"
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """See :class:`Engine`."""
+        return self.root.closed
+
+    def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
+        """See :class:`Engine`."""
+        env = container_env(self.image, home_of(self.root.path, uid)) | devices.env(self.image.env)
+        words = [str(self.program), "--die-with-parent", "--new-session", "--clearenv"]
+        words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
+        for name, value in env.items():
+            words += ["--setenv", name, value]
+        words += ["--ro-bind", str(self.root.path), "/", "--proc", "/proc", "--dev", "/dev"]
+        for place in WRITABLE:
+            words += ["--perms", "1777", "--size", str(WRITABLE_BYTES), "--tmpfs", place]
+        words += devices.bubblewrap()
+        words += ["--chdir", self.image.working_dir, "--cap-drop", "ALL"]
+        drop: list[str] = []
+        if not self.real_ids:
+            words += ["--unshare-user", "--uid", str(uid), "--gid", str(uid)]
+        elif uid != 0:
+            words += [word for name in ("SETUID", "SETGID", "SETPCAP") for word in ("--cap-add", f"CAP_{name}")]
+            drop = setpriv_argv(self.root.path, uid)
+        return [*words, "--", *drop, *self.image.entrypoint, *command]
+
+
+def setpriv_argv(root: Path, uid: int) -> list[str]:
+    """The image's own ``setpriv`` (util-linux) turning root into ``uid`` for good."""
+    if not (root / SETPRIV).is_file():
+        raise MissingError(
+            f"the image has no /{SETPRIV}, so it cannot be run as uid {uid}",
+            fix="add util-linux to containers/base.toml, or use docker",
+        )
+    user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    return [f"/{SETPRIV}", *user, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+
+
+UNSHARE_SCRIPT = """
+set -eu
+root=$1 uid=$2 directory=$3 extra=$4
+shift 4
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for name in null zero full random urandom tty $extra; do
+    : > "$root/dev/$name"
+    mount --bind "/dev/$name" "$root/dev/$name"
+done
+mkdir -m 1777 "$root/dev/shm"
+ln -s /proc/self/fd "$root/dev/fd"
+ln -s /proc/self/fd/0 "$root/dev/stdin"
+ln -s /proc/self/fd/1 "$root/dev/stdout"
+ln -s /proc/self/fd/2 "$root/dev/stderr"
+cd "$root"
+exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs \
+    chroot --userspec="$uid:$uid" --groups= . /usr/bin/env -C "$directory" -i "$@"
+"""
+"""Runs in new namespaces as root. setpriv drops what a new program could regain; chroot then changes root and user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unshare:
+    """Namespaces made with util-linux alone, for root on a machine without bubblewrap."""
+
+    image: OciImage
+    root: RootTree
+    version: str
+    real_ids: bool = True
+    name: str = "unshare"
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """See :class:`Engine`."""
+        return self.root.closed
+
+    def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
+        """See :class:`Engine`."""
+        if devices.nodes:
+            raise MissingError("unshare cannot pass a GPU on", fix="install bubblewrap or docker")
+        env = [f"{k}={v}" for k, v in container_env(self.image, home_of(self.root.path, uid)).items()]
+        spaces = ["--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
+        script = ["sh", "-c", UNSHARE_SCRIPT, "smoke", str(self.root.path), str(uid), self.image.working_dir, ""]
+        return ["unshare", *spaces, *script, *env, *self.image.entrypoint, *command]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An engine that works on this machine, before any image is opened with it."""
+
+    name: str
+    program: Path
+    version: str
+    real_ids: bool
+
+
+def open_engine(choice: Choice, image: OciImage, root: RootTree) -> Engine:
+    """The chosen engine over an unpacked image (docker has its own way, see :mod:`orbit.image.smoke_docker`)."""
+    if choice.name == "unshare":
+        return Unshare(image=image, root=root, version=choice.version)
+    return Bubblewrap(image=image, root=root, program=choice.program, version=choice.version, real_ids=choice.real_ids)
+
+
+def find_bubblewrap() -> Choice | str:
+    """Bubblewrap if it is installed and really starts something here; else why not."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return "bubblewrap is not installed"
+    real = os.geteuid() == 0
+    user = [] if real else ["--unshare-user"]
+    probe = [program, "--ro-bind", "/", "/", "--unshare-net", "--unshare-pid", "--proc", "/proc", *user, "/bin/true"]
+    done = proc.run(probe, doing="trying bubblewrap", check=False, timeout_s=20)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return f"bubblewrap cannot start here ({said[-1] if said else f'status {done.returncode}'})"
+    version = proc.run([program, "--version"], doing="asking bubblewrap").stdout.decode().split()[-1]
+    return Choice(name="bubblewrap", program=Path(program), version=version, real_ids=real)
+
+
+def find_unshare() -> Choice | str:
+    """util-linux's unshare, which needs root; else why not."""
+    if os.geteuid() != 0:
+        return "unshare needs root"
+    program = shutil.which("unshare")
+    if program is None:
+        return "unshare is not installed"
+    spaces = [program, "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "/bin/true"]
+    done = proc.run(spaces, doing="trying unshare", check=False, timeout_s=20)
+    if done.returncode != 0:
+        return f"unshare cannot make namespaces here (status {done.returncode})"
+    version = proc.run([program, "--version"], doing="asking unshare").stdout.decode().split()[-1]
+    return Choice(name="unshare", program=Path(program), version=version, real_ids=True)
