@@ -144,7 +144,8 @@ def _show_detail(detail: Detail, profile: str) -> None:
     row = detail.row
     print(f"{row.name} {row.version}" + ("" if detail.installed else f"  (not installed by profile {profile})"))
     facts = {
-        "source": f"{row.source}  {detail.url}",
+        "source": row.source,
+        "url": detail.url,
         "file": f"{row.made}  {detail.filename}  {megabytes(row.size_bytes)}" if detail.filename else row.made,
         "sha256": detail.sha256,
         "held by": row.held,

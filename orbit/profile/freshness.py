@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ UNCHANGED = "No lockfile changes detected"
 CHANGED = "Lockfile changes detected"
 SHOWN_CHANGES = 20
 
-type Declared = dict[tuple[str, str], str]
+type Asked = tuple[str, str, Sequence[str], str]
+"""One requirement: where it stands (``""``, ``extra x``, ``group x``, ``override``), name, extras, bounds."""
 
 
 def read_project(root: Path) -> dict[str, Any]:
@@ -83,44 +84,49 @@ def check_fresh(root: Path, lock: Lock, project: Mapping[str, Any]) -> Finding |
 def declared_differences(lock: Lock, project: Mapping[str, Any]) -> tuple[str, ...]:
     """Where pyproject.toml's requirements and overrides differ from those the lock was made for, one phrase each.
 
-    Only names, bounds and extras are compared (not markers): enough to tell a person what was edited.
+    Only names, bounds and extras are compared (not markers): enough to tell a person what was edited. Of a name with an
+    entry in ``tool.uv.sources`` the lock records no bounds, so there only the name and extras count.
     """
-    asked = _asked(project)
-    recorded = {
-        (f"{r.extra and f'extra {r.extra}'}{r.group and f'group {r.group}'}", r.name): _spelled(r.specifier, r.extras)
-        for r in lock.root.requires
-    } | {("override", name): _spelled(specifier, ()) for name, specifier in lock.overrides.items()}
+    elsewhere = frozenset(map(canonicalize_name, project.get("tool", {}).get("uv", {}).get("sources", {})))
+    asked, recorded = _table(_asked(project), elsewhere), _table(_recorded(lock), elsewhere)
     phrases = []
-    for key in sorted(asked.keys() | recorded.keys()):
-        now, then = asked.get(key), recorded.get(key)
-        if now == then:
-            continue
-        where, name = key
-        before = f"{name}{then}" if then is not None else "nothing"
-        after = f"{name}{now}" if now is not None else "nothing"
-        phrases.append(f"{where or 'dependencies'}: {before} -> {after}")
+    for where, name in sorted(asked.keys() | recorded.keys()):
+        now, then = asked.get((where, name)), recorded.get((where, name))
+        if now != then:
+            before, after = (f"{name}{spelled}" if spelled is not None else "nothing" for spelled in (then, now))
+            phrases.append(f"{where or 'dependencies'}: {before} -> {after}")
     return tuple(phrases)
 
 
-def _asked(project: Mapping[str, Any]) -> Declared:
+def _table(entries: Iterable[Asked], elsewhere: Collection[str]) -> dict[tuple[str, str], str]:
+    """Where and name to extras and bounds in one spelling; repeated requirements (by marker) together."""
+    table: dict[tuple[str, str], set[str]] = {}
+    for where, name, extras, specifier in entries:
+        bounds = "" if name in elsewhere else ",".join(sorted(str(part) for part in SpecifierSet(specifier)))
+        spelled = (f"[{','.join(sorted(extras))}]" if extras else "") + bounds
+        table.setdefault((where, name), set()).add(spelled)
+    return {key: " or ".join(sorted(spellings)) for key, spellings in table.items()}
+
+
+def _recorded(lock: Lock) -> Iterator[Asked]:
+    for asked in lock.root.requires:
+        where = f"extra {asked.extra}" if asked.extra else f"group {asked.group}" if asked.group else ""
+        yield where, asked.name, asked.extras, asked.specifier
+    for name, specifier in lock.overrides.items():
+        yield "override", name, (), specifier
+
+
+def _asked(project: Mapping[str, Any]) -> Iterator[Asked]:
     table = project.get("project", {})
     groups = project.get("dependency-groups", {})
-    uv = project.get("tool", {}).get("uv", {})
-    asked: Declared = {}
-    for where, texts in (
-        ("", table.get("dependencies", [])),
-        *(
-            (f"extra {canonicalize_name(extra)}", texts)
-            for extra, texts in table.get("optional-dependencies", {}).items()
-        ),
-        *((f"group {canonicalize_name(group)}", _flat(groups, group)) for group in groups),
-        ("override", uv.get("override-dependencies", [])),
-    ):
+    overrides = project.get("tool", {}).get("uv", {}).get("override-dependencies", [])
+    places = [("", table.get("dependencies", [])), ("override", overrides)]
+    places += [(f"extra {canonicalize_name(e)}", texts) for e, texts in table.get("optional-dependencies", {}).items()]
+    places += [(f"group {canonicalize_name(group)}", _flat(groups, group)) for group in groups]
+    for where, texts in places:
         for text in texts:
-            requirement = _requirement(text)
-            spelled = _spelled(str(requirement.specifier), tuple(requirement.extras))
-            asked[where, canonicalize_name(requirement.name)] = spelled
-    return asked
+            asked = _requirement(text)
+            yield where, canonicalize_name(asked.name), tuple(asked.extras), str(asked.specifier)
 
 
 def _flat(groups: Mapping[str, Any], name: str, depth: int = 0) -> list[str]:
@@ -138,11 +144,6 @@ def _requirement(text: str) -> Requirement:
         return Requirement(text)
     except InvalidRequirement as error:
         raise InputError(f"pyproject.toml: requirement {text!r}: {error}", fix="correct it") from None
-
-
-def _spelled(specifier: str, extras: tuple[str, ...]) -> str:
-    bounds = ",".join(sorted(str(part) for part in SpecifierSet(specifier)))
-    return (f"[{','.join(sorted(extras))}]" if extras else "") + bounds
 
 
 def _uv(root: Path, *arguments: str, timeout_s: float) -> tuple[int, str]:

@@ -15,9 +15,10 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from orbit.core.records import Record
@@ -40,12 +41,12 @@ class Source(Record, frozen=True, kw_only=True):
     @property
     def commit(self) -> str:
         """The exact git commit; empty for every other kind."""
-        return urlsplit(self.url).fragment if self.kind == "git" else ""
+        return self.url.partition("#")[2] if self.kind == "git" else ""
 
     @property
     def repository(self) -> str:
         """The git URL without query and commit; for other kinds the URL itself."""
-        return urlsplit(self.url)._replace(query="", fragment="").geturl() if self.kind == "git" else self.url
+        return re.split(r"[?#]", self.url)[0] if self.kind == "git" else self.url
 
 
 class Artifact(Record, frozen=True, kw_only=True):
@@ -236,6 +237,9 @@ class _Metadata(msgspec.Struct, rename="kebab"):
     requires_dist: list[_Requirement] = []
     requires_dev: dict[str, list[_Requirement]] = {}
 
+    def declared(self) -> list[_Requirement]:
+        return [*self.requires_dist, *(one for group in self.requires_dev.values() for one in group)]
+
 
 class _Package(msgspec.Struct, rename="kebab"):
     name: str
@@ -287,6 +291,12 @@ def parse_lock(data: bytes, path: Path) -> Lock:
             fix=f"this orbit reads version {VERSION}; use the uv that the lock itself names",
         )
     raw = _convert(tables, path)
+    held: list[_Override | _Requirement] = [
+        *raw.manifest.overrides,
+        *(d for p in raw.package for d in p.metadata.declared()),
+    ]
+    for specifier in {raw.requires_python, *(entry.specifier for entry in held)}:
+        _check_specifier(specifier, path)
     return Lock(
         path=path,
         sha256=hashlib.sha256(data).hexdigest(),
@@ -301,6 +311,13 @@ def _convert(tables: dict[str, Any], path: Path) -> _Lock:
         return msgspec.convert(tables, _Lock)
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: not a lock of uv: {error}", fix="make it anew with `uv lock`") from None
+
+
+def _check_specifier(text: str, path: Path) -> None:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        raise InputError(f"{path}: {text!r} is not a version specifier", fix="make it anew with `uv lock`") from None
 
 
 def _package(raw: _Package, path: Path) -> Package:
@@ -344,7 +361,7 @@ def _artifact(raw: _Artifact) -> Artifact:
     algorithm, _, digest = raw.hash.partition(":")
     return Artifact(
         url=url,
-        filename=raw.filename or unquote(urlsplit(url).path.rpartition("/")[2]),
+        filename=raw.filename or unquote(re.split(r"[?#]", url)[0].rpartition("/")[2]),
         sha256=digest if algorithm == "sha256" else "",
         size=raw.size,
     )

@@ -87,7 +87,8 @@ def hashes(facts: Facts) -> Iterator[Finding]:
                 "lock-hash",
                 package.name,
                 f"{package.name}: git source without a commit",
-                {"source": package.source.url},
+                evidence={"source": package.source.url},
+                fix="run `uv lock`, which records the commit",
             )
         elif kind in ("registry", "url", "path"):
             bare = [artifact.filename for artifact in package.artifacts if not artifact.sha256]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbit.core.paths import checkout_root
+from orbit.errors import InputError
+from orbit.profile.model import load_profile, profile_names
+from orbit.profile.policy import load_policy
+
+GOOD = """
+schema = 1
+settings = ["environments"]
+[[sources]]
+name = "deep-ep"
+source = "git"
+url = "https://git.test/deep-ep"
+commit = "0123456789012345678901234567890123456789"
+reason = "r"
+[[cuda]]
+release = "13.0"
+watch = ["nvidia-*"]
+[[cuda.components]]
+names = ["nvidia-cuda-nvcc"]
+version = "==13.0.*"
+reason = "r"
+[[families]]
+name = "pair"
+members = ["a", "b"]
+reason = "r"
+[[pins]]
+name = "a"
+reason = "r"
+"""
+
+
+def load(tmp_path: Path, text: str) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "lock-policy.toml").write_text(text)
+    load_policy(tmp_path)
+
+
+def test_the_example_is_good(tmp_path: Path) -> None:
+    load(tmp_path, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("schema = 1", "schema = 2", "schema 2"),
+        ('source = "git"', 'source = "gti"', r"sources\[0\].source"),
+        ('source = "git"', 'source = "registry"', "only a git source"),
+        ('url = "https://git.test/deep-ep"', "", "url and commit"),
+        ("0123456789012345678901234567890123456789", "0123456", "commit '0123456'"),
+        ('name = "deep-ep"', 'name = "Deep_EP"', "'Deep_EP'"),
+        ('version = "==13.0.*"', 'version = "13.0"', "version '13.0'"),
+        ('release = "13.0"', 'release = "13"', "release '13'"),
+        ('names = ["nvidia-cuda-nvcc"]', 'names = ["nvidia-cuda-nvcc", "nvidia-cuda-nvcc"]', "listed twice"),
+        ('members = ["a", "b"]', "members = []", "no members"),
+        ('members = ["a", "b"]', 'members = ["a", "b"]\ncombinations = [{ a = "1" }]', "either equal"),
+        ('members = ["a", "b"]', 'members = ["a"]\nequal = false\ncombinations = [{ c = "1" }]', r"\['c'\]"),
+        ('members = ["a", "b"]', 'members = ["a", "b-*"]\ncomplete = true', "full names"),
+        ('[[pins]]\nname = "a"\nreason = "r"', '[[pins]]\nname = "a"\nreason = " "', "reason is empty"),
+        ('[[pins]]\nname = "a"', '[[pins]]\nname = "a"\nwhy = "x"', "why"),
+    ],
+)
+def test_each_mistake_is_named(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert GOOD.count(old) == 1
+    with pytest.raises(InputError, match=says):
+        load(tmp_path, GOOD.replace(old, new))
+
+
+def test_the_shipped_policy_describes_the_release_of_every_profile() -> None:
+    policy = load_policy(checkout_root())
+    profiles = [load_profile(name) for name in profile_names()]
+    assert len(profiles) >= 2
+    for profile in profiles:
+        assert policy.release(profile.cuda) is not None
