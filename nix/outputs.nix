@@ -31,7 +31,7 @@ in
   };
 
   # Everything to work on the upper floor, for a machine without a GPU: `nix develop`.
-  devShells.${system}.default = import ./shell.nix { inherit pkgs activation; };
+  devShells.${system}.default = import ./shell.nix { inherit lib pkgs activation; };
 
   # `nix flake check` runs the command line of the package.
   checks.${system}.command-line = pkgs.runCommand "orbit-command-line" { } ''

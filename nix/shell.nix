@@ -1,10 +1,14 @@
 # The development shell of the upper floor. CPU only: it installs no CUDA and needs no driver.
-{ pkgs, activation }:
+{
+  lib,
+  pkgs,
+  activation,
+}:
 pkgs.mkShell {
   name = "orbit";
 
   packages = [
-    # Python side: `./orbitw` and uv take these instead of downloading their own.
+    # Python side.
     pkgs.uv
     pkgs.python312
 
@@ -20,9 +24,14 @@ pkgs.mkShell {
     pkgs.shellcheck
   ];
 
-  # The activation contract first, then what only this shell knows: where its Python is.
-  env = activation.env // {
+  # The activation contract first, then what only this shell knows: the Python for a bare `uv run` or `uv sync`.
+  # `./orbitw` ignores it on purpose: the interpreter it copies into an image must not hang on /nix/store.
+  env = activation.set // {
     UV_PYTHON = "${pkgs.python312}/bin/python3.12";
-    UV_PYTHON_DOWNLOADS = "never";
   };
+
+  shellHook = lib.concatStringsSep "\n" (
+    map (name: "unset ${name}") activation.unset
+    ++ lib.mapAttrsToList (name: value: "export ${name}=\${${name}:-${lib.escapeShellArg value}}") activation.default
+  );
 }

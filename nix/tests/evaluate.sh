@@ -82,6 +82,7 @@ shell=$(output "devShells.$system.default" 'shell: {
     inherit (shell) name drvPath;
     packages = map (package: package.pname or package.name) shell.nativeBuildInputs;
     env = builtins.mapAttrs (name: toString) shell.env;
+    hook = shell.shellHook;
 }' "$@")
 packages=$(output "packages.$system" "$paths" "$@")
 checks=$(output "checks.$system" "$paths" "$@")

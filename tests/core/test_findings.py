@@ -26,7 +26,7 @@ def test_findings_survive_json() -> None:
         "severity": "error",
         "subject": "x",
         "message": "m",
-        "evidence": {"seen": "1"},
+        "evidence": {"n": "1"},
         "fix": "f",
     }
     assert convert(data, Finding, "test") == finding

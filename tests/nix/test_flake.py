@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,29 @@ def test_the_shell_evaluates_with_what_the_upper_floor_needs(evaluated: dict[str
     shell = evaluated["shell"]
     assert shell["drvPath"].endswith("-orbit.drv")
     assert {"uv", "python3", "mmdebstrap", "bubblewrap", "skopeo", "patchelf"} <= set(shell["packages"])
-    assert shell["env"]["UV_PYTHON_DOWNLOADS"] == "never"
+    assert shell["env"]["UV_PYTHON"].startswith("/nix/store/")
+
+
+@pytest.mark.integration
+def test_the_shell_has_the_variables_of_the_activation_contract(evaluated: dict[str, Any]) -> None:
+    contract = tomllib.loads((ROOT / "env" / "activation.toml").read_text())["variables"]
+    general = [v for v in contract if "{" not in v.get("value", "") and "needs" not in v]
+    assert len(general) >= 5
+    shell = evaluated["shell"]
+    for variable in general:
+        name, value = variable["name"], variable.get("value", "")
+        if variable["how"] == "set":
+            assert shell["env"][name] == value
+        elif variable["how"] == "default":
+            assert f"export {name}=${{{name}:-{value}}}" in shell["hook"].splitlines()
+        else:
+            assert variable["how"] == "unset"
+            assert f"unset {name}" in shell["hook"].splitlines()
+    assert set(shell["env"]) == {v["name"] for v in general if v["how"] == "set"} | {"UV_PYTHON"}
 
 
 @pytest.mark.integration
 def test_uv2nix_resolves_the_versions_of_the_lock(evaluated: dict[str, Any]) -> None:
-    import tomllib
-
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     locked = {package["name"]: package["version"] for package in packages}
     versions = evaluated["lib"]["versions"]
