@@ -1,0 +1,131 @@
+"""Build the image of a profile, look into it, put it into a container engine, or check that it works."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from orbit.cli import add_json_option, add_profile_option
+
+HELP = "build, inspect, load or smoke-test the image"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    build = actions.add_parser(
+        "build",
+        help="lockfile -> kernels -> environment -> OCI layout; what is there is reused",
+        description="Writes an OCI image layout. Needs no container engine.",
+    )
+    add_profile_option(build)
+    add_json_option(build)
+    build.add_argument("--out", type=Path, metavar="DIR", help="the layout (default: dist/image-PROFILE)")
+    build.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built")
+    build.add_argument("--jobs", type=int, metavar="N", help="compile jobs at once")
+    build.add_argument(
+        "--compression", choices=("zstd", "gzip"), default="zstd", help="gzip: for tools that know no zstd layers"
+    )
+    build.add_argument("--dry-run", action="store_true", help="say what the image would be, and change nothing")
+    inspect = actions.add_parser("inspect", help="layers, sizes, configuration, labels")
+    inspect.add_argument("layout", type=Path, metavar="LAYOUT")
+    inspect.add_argument("--verify", action="store_true", help="read every layer and compare it with its digest")
+    add_json_option(inspect)
+    load = actions.add_parser("load", help="put a layout into a docker engine")
+    load.add_argument("layout", type=Path, metavar="LAYOUT")
+    load.add_argument("--tag", metavar="NAME:TAG", help="default: the image's own name, with the tag latest")
+    add_json_option(load)
+    smoke = actions.add_parser("smoke", help="run the profile's checks inside the image")
+    smoke.add_argument("layout", type=Path, metavar="LAYOUT")
+    smoke.add_argument("--list", action="append", metavar="NAME", help="list in containers/smoke (may be repeated)")
+    smoke.add_argument("--gpu", action="store_true", help="the profile's lists that need a GPU")
+    smoke.add_argument("--engine", choices=("auto", "docker", "bubblewrap"), default="auto")
+    add_profile_option(smoke)
+    add_json_option(smoke)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked."""
+    return {"build": _build, "inspect": _inspect, "load": _load, "smoke": _smoke}[args.action](args)
+
+
+def _build(args: argparse.Namespace) -> int:
+    from orbit.core.console import Console
+    from orbit.core.paths import checkout_root
+    from orbit.core.store import Store, cache_root
+    from orbit.env.create import create_environment
+    from orbit.image.build import build_image
+    from orbit.kernels.build import build_kernels
+    from orbit.profile.model import load_profile
+
+    profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
+    out = (args.out or Path("dist") / f"image-{profile.name}").absolute()
+    if args.dry_run:
+        layers = ", ".join(["base", "interpreter", *(layer.name for layer in profile.image.layers), "orbit"])
+        print(f"{profile.image.name} into {out}\nlayers: {layers}\nnothing was changed", file=sys.stderr)
+        return 0
+    progress = Console()
+    with store.writer("orbit image build"):
+        store.sweep()
+        wheels = build_kernels(profile, root, store, tier=args.kernels, jobs=args.jobs, progress=progress)
+        environment = create_environment(profile, root, wheels, store, progress=progress)
+        image = build_image(
+            profile, root, environment, wheels, store, out=out, progress=progress, codec=args.compression
+        )
+    if args.json:
+        _print_json(image)
+        return 0
+    for layer in image.layers:
+        state = "reused" if layer.reused else "written"
+        print(f"{layer.name:12} {layer.size / 1e6:9.1f} MB  {layer.digest[7:19]}  {state}", file=sys.stderr)
+    print(f"image  {image.digest}\nlayout {image.layout}", file=sys.stderr)
+    return 0
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from orbit.core.console import Console
+    from orbit.image.inspect import inspect_layout, render
+
+    facts = inspect_layout(args.layout, verify=args.verify, progress=Console())
+    _print_json(facts) if args.json else print(render(facts))
+    return 0
+
+
+def _load(args: argparse.Namespace) -> int:
+    from orbit.core.console import Console
+    from orbit.image.docker import load_image
+    from orbit.image.oci import read_layout
+
+    title = read_layout(args.layout).config.config.labels.get("org.opencontainers.image.title", "orbit/image")
+    loaded = load_image(args.layout, tag=args.tag or f"{title}:latest", progress=Console())
+    if args.json:
+        _print_json(loaded)
+        return 0
+    how = "was there already" if loaded.reused else "loaded"
+    print(f"{loaded.tag}  {loaded.id}  ({how}, docker {loaded.engine}, {len(loaded.diff_ids)} layers equal)")
+    return 0
+
+
+def _smoke(args: argparse.Namespace) -> int:
+    from orbit.core.console import Console
+    from orbit.core.store import Store, cache_root
+    from orbit.errors import ExitCode
+    from orbit.image.smoke import run_smoke
+    from orbit.image.smoke_report import render
+    from orbit.profile.model import load_profile
+
+    profile = load_profile(args.profile)
+    lists = tuple(args.list or (profile.smoke_gpu if args.gpu else profile.smoke))
+    store = Store(cache_root())
+    with store.writer("orbit image smoke"):
+        report = run_smoke(profile, args.layout, lists, store, engine=args.engine, progress=Console())
+    _print_json(report) if args.json else print(render(report))
+    return ExitCode.OK if report.passed else ExitCode.FINDINGS
+
+
+def _print_json(value: Any) -> None:
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
