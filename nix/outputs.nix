@@ -24,10 +24,16 @@ let
   };
 in
 {
-  # The upper floor as a Nix package: `nix run . -- lock check`.
+  # The upper floor as a Nix package.
   packages.${system} = rec {
     inherit (python) orbit;
     default = orbit;
+  };
+
+  # `nix run . -- COMMAND` (the package is named after its virtual environment, not after the program in it).
+  apps.${system}.default = {
+    type = "app";
+    program = "${self.packages.${system}.default}/bin/orbit";
   };
 
   # Everything to work on the upper floor, for a machine without a GPU: `nix develop`.

@@ -7,7 +7,7 @@
 #     nixpkgs-lib-only  pyproject-nix  uv2nix  pyproject-build-systems      (needed)
 #     nixpkgs                                                               (optional)
 # Each tree must have the narHash of flake.lock. Without a nixpkgs tree a stand-in made from nixpkgs-lib-only takes its
-# place (fake-nixpkgs.nix): everything is evaluated down to the derivations, nothing can be built.
+# place (nixpkgs-stand-in.nix): everything is evaluated down to the derivations, nothing can be built.
 #
 # Prints one JSON object: the shell, the packages, the checks, the facts of the flake's lib.
 # Exit status: 0 it evaluates; 1 it does not, or a tree is not what the lock says; 2 bad usage; 3 nix or a tree is missing.
@@ -40,7 +40,8 @@ nix() {
 
 # 1. What git would hand to nix: tracked files and new ones that are not ignored.
 mkdir "$scratch/flake"
-(cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} sh -c '[ ! -e "$1" ] || echo "$1"' _ {}) >"$scratch/list"
+(cd "$root" && git -c core.quotePath=off ls-files --cached --others --exclude-standard) |
+    while IFS= read -r name; do [ ! -e "$root/$name" ] || echo "$name"; done >"$scratch/list"
 (cd "$root" && tar -c -T "$scratch/list") | tar -x -C "$scratch/flake"
 
 # 2. The locked inputs, each checked against its narHash, so that nix finds them in the store instead of fetching.
@@ -65,9 +66,9 @@ nix flake metadata "path:$scratch/flake" --no-update-lock-file --json >/dev/null
 set --
 if [ ! -d "$inputs/nixpkgs" ]; then
     mkdir "$scratch/nixpkgs"
-    cp -R "$inputs/nixpkgs-lib-only/lib" "$here/fake-nixpkgs.nix" "$scratch/nixpkgs"
+    cp -R "$inputs/nixpkgs-lib-only/lib" "$here/nixpkgs-stand-in.nix" "$scratch/nixpkgs"
     chmod -R u+w "$scratch/nixpkgs"
-    echo '{ outputs = _: import ./fake-nixpkgs.nix { lib = import ./lib; }; }' >"$scratch/nixpkgs/flake.nix"
+    echo '{ outputs = _: import ./nixpkgs-stand-in.nix { lib = import ./lib; }; }' >"$scratch/nixpkgs/flake.nix"
     set -- --override-input nixpkgs "path:$scratch/nixpkgs" --no-write-lock-file
 fi
 nix flake check --no-build "path:$scratch/flake" "$@"
