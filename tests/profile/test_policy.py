@@ -7,7 +7,7 @@ import pytest
 from orbit.core.paths import checkout_root
 from orbit.errors import InputError
 from orbit.profile.model import load_profile, profile_names
-from orbit.profile.policy import load_policy
+from orbit.profile.policy import Policy, load_policy
 
 GOOD = """
 schema = 1
@@ -35,14 +35,23 @@ reason = "r"
 """
 
 
-def load(tmp_path: Path, text: str) -> None:
+def load(tmp_path: Path, text: str) -> Policy:
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "lock-policy.toml").write_text(text)
-    load_policy(tmp_path)
+    return load_policy(tmp_path)
 
 
 def test_the_example_is_good(tmp_path: Path) -> None:
-    load(tmp_path, GOOD)
+    policy = load(tmp_path, GOOD)
+    rule, table = policy.source("deep-ep"), policy.release("13.0")
+    assert rule is not None
+    assert rule.source == "git"
+    assert table is not None
+    assert (table.watches("nvidia-x"), table.watches("cuda-x")) == (True, False)
+    assert table.component("nvidia-cuda-nvcc") is not None
+    assert table.component("nvidia-x") is None
+    assert policy.families[0].matches("a")
+    assert policy.pin("b") is None
 
 
 @pytest.mark.parametrize(
