@@ -17,8 +17,10 @@ from orbit.core.console import Progress
 from orbit.core.files import sha256_file, tree_hash
 from orbit.core.records import content_key
 from orbit.env.bytecode import compile_tree
+from orbit.env.scripts import LAUNCHER
 from orbit.errors import InputError
 from orbit.image.layers import SITE
+from orbit.image.runtime import STATE_SCRIPT, state_script
 from orbit.image.tar import Member, content
 
 FORMAT = 1
@@ -32,7 +34,8 @@ def own_key(root: Path) -> str:
     project = _project_file(root)
     folders = {source: tree_hash(root / source) for source in sorted(_folders(project))}
     files = {name: sha256_file(root / name) for name in ("pyproject.toml", "LICENSE")}
-    return content_key({"format": FORMAT, "folders": folders, "files": files})
+    script = hashlib.sha256(state_script()).hexdigest()
+    return content_key({"format": FORMAT, "folders": folders, "files": files, "state_script": script})
 
 
 def own_members(root: Path, environment: Path, at: str, scratch: Path, *, progress: Progress) -> list[Member]:
@@ -40,8 +43,9 @@ def own_members(root: Path, environment: Path, at: str, scratch: Path, *, progre
     project = _project_file(root)
     installed = package_files(root, project)
     entrypoint = (root / ENTRYPOINT).read_bytes()
-    script = f"#!{at}/bin/python3.12\nimport sys\n\nfrom {NAME}.cli import main\n\nsys.exit(main())\n".encode()
+    script = LAUNCHER + f"import sys\n\nfrom {NAME}.cli import main\n\nsys.exit(main())\n".encode()
     listed = {**installed, f"../../../bin/{NAME}": script, f"../../../bin/{NAME}-entrypoint": entrypoint}
+    listed[f"../../../{STATE_SCRIPT}"] = state_script()
     info = f"{NAME}-{project['project']['version']}.dist-info"
     listed |= {f"{info}/{name}": data for name, data in dist_info(root, project).items()}
     listed[f"{info}/RECORD"] = record(listed, f"{info}/RECORD")
@@ -49,6 +53,7 @@ def own_members(root: Path, environment: Path, at: str, scratch: Path, *, progre
     members = [content(f"{base}/{SITE}/{name}", data) for name, data in listed.items() if not name.startswith("../")]
     members.append(content(f"{base}/bin/{NAME}", script, executable=True))
     members.append(content(f"{base}/bin/{NAME}-entrypoint", entrypoint, executable=True))
+    members.append(content(f"{base}/{STATE_SCRIPT}", state_script()))
     members += compiled(installed, environment, at, scratch, progress=progress)
     return members
 

@@ -1,35 +1,57 @@
-"""How a container of the image starts, and what the image says of itself."""
+"""How a container of the image starts, and what the image says of itself.
+
+The activation contract (:mod:`orbit.env.activate`) is split in two. What depends on the image alone is in its
+configuration; what lies below the state folder is known only when a user starts a container, so the entry point reads
+it from a script made here.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from orbit import __version__
+from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, render
 from orbit.env.record import EnvironmentRecord
 from orbit.image.oci import CREATED, RunConfig
 from orbit.profile.model import Profile
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+STATE_SCRIPT = "share/orbit/state.sh"
+STATE_MARK = "/STATE-FOLDER"
+IDENTITY_MARK = "0" * IDENTITY_DIGITS
 
 
 def image_environment(profile: Profile, record: EnvironmentRecord, prefix: Path) -> dict[str, str]:
     """Variables every container starts with. What depends on the user or the GPU is set by the entry point."""
-    at = profile.image.prefix
-    variables = {
-        "PATH": f"{at}/bin:{SYSTEM_PATH}",
+    contract = activation(
+        profile.image.prefix, state=STATE_MARK, identity=record.identity, cuda=(prefix / "cuda").is_dir()
+    )
+    fixed = [variable for variable in contract if not _of_state(variable)]
+    variables = apply(fixed, {"PATH": SYSTEM_PATH})
+    variables |= {
         "LANG": "C.UTF-8",
-        "PYTHONNOUSERSITE": "1",
         # read by the NVIDIA container toolkit: which devices and which driver parts to bring in
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         # names the run-time compilers' caches: one environment, one cache
-        "ORBIT_ENVIRONMENT": record.identity[:16],
+        "ORBIT_ENVIRONMENT": record.identity[:IDENTITY_DIGITS],
     }
-    if (prefix / "cuda").is_dir():
-        variables["CUDA_HOME"] = f"{at}/cuda"
-        variables["PATH"] = f"{at}/bin:{at}/cuda/bin:{SYSTEM_PATH}"
-    variables.update({name: value.replace("{prefix}", at) for name, value in profile.image.env.items()})
-    return variables
+    return variables | {
+        name: value.replace("{prefix}", profile.image.prefix) for name, value in profile.image.env.items()
+    }
+
+
+def state_script() -> bytes:
+    """The part of the contract below the state folder, for ``sh``: expects ``ORBIT_STATE`` and ``orbit_cache``."""
+    contract = activation("", state=STATE_MARK, identity=IDENTITY_MARK)
+    variables = [variable for variable in contract if _of_state(variable) or variable.how == "unset"]
+    text = render(variables, STATE_MARK, "sh")
+    text = text.replace(f"{STATE_MARK}/cache/{IDENTITY_MARK}", '"$orbit_cache"').replace(STATE_MARK, '"$ORBIT_STATE"')
+    return f"# Made from env/activation.toml; read by orbit-entrypoint.\n{text}".encode()
+
+
+def _of_state(variable: Variable) -> bool:
+    return STATE_MARK in variable.value
 
 
 def run_config(profile: Profile, record: EnvironmentRecord, prefix: Path, labels: dict[str, str]) -> RunConfig:
