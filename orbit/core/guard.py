@@ -1,10 +1,10 @@
 """Programs we start end with us, also when we are killed with SIGKILL and can do nothing ourselves.
 
 A small process of our own reads the process groups we start from a pipe. When the pipe closes, we are gone, and it
-kills the groups that are still there. Grandchildren are covered (the group is killed, not one process), nothing runs
-between fork and exec in a threaded program (no ``preexec_fn``), and the programs are started as they are, without a
-wrapper. Not covered: a program that leaves its process group, and one killed in the microseconds between its start
-and its registration.
+kills the groups that are still there and every process of their session (ninja gives each compile job a group of its
+own, in the same session). Grandchildren are covered, nothing runs between fork and exec in a threaded program (no
+``preexec_fn``), and the programs are started as they are, without a wrapper. Not covered: a program that leaves its
+session, and one killed in the microseconds between its start and its registration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 # The guard's whole program: no imports of ours, so it starts in about 10 ms and depends on nothing.
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time
 groups = set()
 for line in sys.stdin:
     (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
@@ -28,6 +28,20 @@ for group in groups:
         os.killpg(group, signal.SIGKILL)
     except OSError:
         pass
+for _ in range(20 if groups else 0):
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/" + name + "/stat") as file:
+                state, _parent, _group, session = file.read().rpartition(")")[2].split()[:4]
+            if int(session) in groups and state != "Z":
+                found.append(name)
+                os.kill(int(name), signal.SIGKILL)
+        except OSError:
+            pass
+    if not found:
+        break
+    time.sleep(0.05)
 """
 
 
@@ -36,8 +50,8 @@ class Guard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._owner = 0
         self._process: subprocess.Popen[str] | None = None
+        os.register_at_fork(after_in_child=self._forget)
 
     @contextlib.contextmanager
     def watch(self, group: int) -> Iterator[None]:
@@ -52,15 +66,24 @@ class Guard:
         """End the guard; it kills what is still watched."""
         with self._lock:
             process, self._process = self._process, None
-        if process is not None and process.stdin is not None and self._owner == os.getpid():
+        if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
             process.wait()
 
+    def _forget(self) -> None:
+        """In a forked child: the guard is our parent's, and our copy of the pipe must not keep it waiting."""
+        self._lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            process.returncode = 0  # not ours to wait for
+
     def _tell(self, line: str) -> None:
         # Guarding is a second line of defence: a machine on which it cannot start still builds.
         with self._lock, contextlib.suppress(OSError):
-            if self._process is None or self._owner != os.getpid():
+            if self._process is None:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", PROGRAM],
                     stdin=subprocess.PIPE,
@@ -69,7 +92,6 @@ class Guard:
                     start_new_session=True,
                     text=True,
                 )
-                self._owner = os.getpid()
             if self._process.stdin is not None:
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
