@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbit.core import tools
@@ -188,6 +188,7 @@ def spelled(edges: list[tuple[str, tuple[str, ...], str]]) -> list[str]:
     ]
 
 
+@settings(deadline=None, max_examples=60)
 @given(graphs())
 def test_closure_is_the_least_fixed_point(graph: dict[str, dict[str, list[tuple[str, tuple[str, ...], str]]]]) -> None:
     lock = lock_of(
@@ -212,6 +213,7 @@ def test_closure_is_the_least_fixed_point(graph: dict[str, dict[str, list[tuple[
     assert names(lock.closure()) == sorted({node for node, _ in reached})
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_cut_or_damaged_lock_is_an_input_error_or_a_lock(data: st.DataObject) -> None:
     whole = lock_text(
