@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orbit.errors import InputError
-from orbit.smoke.model import Context, SmokeList
+from orbit.smoke.model import NEEDS_DRIVER, Context, SmokeList
 
 Kind = Callable[[Mapping[str, Any], Context], dict[str, Any]]
 
@@ -41,9 +41,17 @@ def load_kind(kind: str) -> Kind:
 
 
 def require_known_kinds(smoke: SmokeList, where: str) -> None:
-    """Raise :class:`InputError` for a check whose kind this version does not have."""
+    """Raise :class:`InputError` for a check whose kind this version does not have.
+
+    An import that is expected to need the driver names one module: with several, the first failure would hide others.
+    """
     for check in smoke.checks:
         if check.kind not in KINDS:
             raise InputError(
                 f"{where}: check {check.name}: kind = {check.kind!r}", fix=f"known kinds: {', '.join(sorted(KINDS))}"
+            )
+        if check.kind == "import" and check.expect == NEEDS_DRIVER and len(check.parameters.get("modules", ())) != 1:
+            raise InputError(
+                f"{where}: check {check.name}: expects {NEEDS_DRIVER} of not just one module",
+                fix="give each such module a check of its own",
             )
