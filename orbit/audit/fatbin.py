@@ -23,10 +23,24 @@ ENTRY = struct.Struct("<HHIQI4xHHI8xQ8xQ")
 first 64 bytes of every entry, whatever its header size."""
 MIN_ENTRY_HEADER_BYTES = 64
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+"""Sections that hold containers and nothing else."""
+EMBEDDED = (".ldata", ".lrodata", ".cask_resource")
+"""Data sections in which vendor libraries keep further containers among other things (cuFFT nearly all of its kernels,
+cuBLASLt and cuDNN some hundreds) and hand them to the driver themselves. cuobjdump does not list these."""
+CONTAINER_START = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 
 KIND_PTX = 1
 KIND_ELF = 2
+KIND_IR = 8
 KIND_ELF_ALTERNATIVE = 0x10
+
+KINDS = {
+    KIND_PTX: ("ptx", "compute"),
+    KIND_ELF: ("elf", "sm"),
+    KIND_IR: ("ir", "lto"),
+    KIND_ELF_ALTERNATIVE: ("elf", "sm"),
+}
+"""(kind of image, front part of its architecture name) by the number in the entry."""
 
 FLAG_LZ4 = 0x2000
 FLAG_ZSTD = 0x8000
@@ -40,12 +54,12 @@ class MalformedFatbin(MalformedBinary):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One entry of a container: machine code (``elf``) or PTX text (``ptx``) for one architecture."""
+    """One entry of a container: machine code (``elf``), PTX text (``ptx``) or link-time IR for one architecture."""
 
     kind: str
-    """``elf`` or ``ptx``."""
+    """``elf``, ``ptx``, or ``ir`` (input of the device linker: no device loads it)."""
     arch: str
-    """``sm_90a``, ``sm_100f``; for PTX ``compute_90``."""
+    """``sm_90a``, ``sm_100f``; for PTX ``compute_90``, for link-time IR ``lto_90``."""
     offset: int
     """Of the payload, in bytes from the start of the file."""
     size: int
@@ -90,6 +104,8 @@ def containers_of(elf: Elf) -> Iterator[Container]:
     for section in elf.sections():
         if section.name in SECTIONS and section.size:
             yield from walk_section(elf.data, section.offset, section.size, section.name, elf.label)
+        elif section.name in EMBEDDED and section.size:
+            yield from search_section(elf.data, section.offset, section.size, section.name, elf.label)
 
 
 def walk_section(data: Buffer, start: int, size: int, section: str, label: str) -> Iterator[Container]:
@@ -111,6 +127,23 @@ def walk_section(data: Buffer, start: int, size: int, section: str, label: str) 
         index += 1
 
 
+def search_section(data: Buffer, start: int, size: int, section: str, label: str) -> Iterator[Container]:
+    """The containers among other data. What only looks like one is passed over: nothing promises that it is one."""
+    position, end, index = start, start + size, 0
+    while (position := data.find(CONTAINER_START, position, end)) >= 0:
+        body = position + CONTAINER.size
+        try:
+            following = body + CONTAINER.unpack_from(data, position)[3]
+            if following > end:
+                raise _bad(label, section, position, "a container runs past the section")
+            images = tuple(_images(data, body, following, section, label))
+        except (MalformedFatbin, struct.error):
+            position += len(CONTAINER_START)
+            continue
+        yield Container(section, index, position, images)
+        position, index = following, index + 1
+
+
 def _images(data: Buffer, position: int, end: int, section: str, label: str) -> Iterator[Image]:
     while position < end:
         if end - position < MIN_ENTRY_HEADER_BYTES:
@@ -120,6 +153,8 @@ def _images(data: Buffer, position: int, end: int, section: str, label: str) -> 
         )
         if header_bytes < MIN_ENTRY_HEADER_BYTES:
             raise _bad(label, section, position, f"an entry header of {header_bytes} bytes")
+        if kind not in KINDS:
+            raise _bad(label, section, position, f"entry kind {kind:#x} is not known")
         following = position + header_bytes + padded_bytes
         if following > end:
             raise _bad(label, section, position, f"an entry of {padded_bytes} bytes runs past its container")
@@ -127,8 +162,8 @@ def _images(data: Buffer, position: int, end: int, section: str, label: str) -> 
         if compression and compressed_bytes > padded_bytes:
             raise _bad(label, section, position, f"{compressed_bytes} compressed bytes in {padded_bytes}")
         yield Image(
-            kind=_kind(kind, label, section, position),
-            arch=arch_name(kind == KIND_PTX, arch, flags),
+            kind=KINDS[kind][0],
+            arch=arch_name(KINDS[kind][1], arch, flags),
             offset=position + header_bytes,
             size=compressed_bytes if compression else padded_bytes,
             uncompressed_size=full_bytes if compression else 0,
@@ -138,18 +173,10 @@ def _images(data: Buffer, position: int, end: int, section: str, label: str) -> 
         position = following
 
 
-def arch_name(ptx: bool, number: int, flags: int) -> str:
-    """The architecture in NVIDIA's spelling: ``sm_90a``, ``sm_120f``, ``compute_90``."""
+def arch_name(code: str, number: int, flags: int) -> str:
+    """The architecture in NVIDIA's spelling: ``sm_90a``, ``sm_120f``, ``compute_90``; ``code`` is the part in front."""
     suffix = "a" if flags & FLAG_ARCH_SPECIFIC else "f" if flags & FLAG_FAMILY else ""
-    return f"{'compute' if ptx else 'sm'}_{number}{suffix}"
-
-
-def _kind(kind: int, label: str, section: str, position: int) -> str:
-    if kind == KIND_PTX:
-        return "ptx"
-    if kind in (KIND_ELF, KIND_ELF_ALTERNATIVE):
-        return "elf"
-    raise _bad(label, section, position, f"entry kind {kind:#x} is not known")
+    return f"{code}_{number}{suffix}"
 
 
 def _skip_padding(data: Buffer, position: int, end: int) -> int:

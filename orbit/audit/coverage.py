@@ -1,0 +1,53 @@
+"""Which device code a target would load: per container and per file. Pure functions over container facts."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
+
+from orbit.audit.fatbin import Container
+from orbit.errors import InputError
+from orbit.kernels.capabilities import loads, ptx_loads
+
+type Result = Literal["sass", "ptx-jit", "none"]
+RESULTS: tuple[Result, ...] = ("sass", "ptx-jit", "none")
+
+
+@functools.cache
+def result_of(archs: frozenset[str], capability: str) -> Result:
+    """``sass`` when one architecture runs as it is, ``ptx-jit`` when only PTX can be compiled for it, else ``none``.
+
+    An architecture whose name the capability table cannot read loads nowhere.
+    """
+    jit = False
+    for arch in archs:
+        try:
+            if arch.startswith("sm_") and loads(arch, capability):
+                return "sass"
+            jit = jit or (arch.startswith("compute_") and ptx_loads(arch, capability))
+        except InputError:
+            continue
+    return "ptx-jit" if jit else "none"
+
+
+def container_archs(container: Container) -> frozenset[str]:
+    """The architectures a container has something for."""
+    return frozenset(image.arch for image in container.images)
+
+
+def count_results(containers: Iterable[Container], capability: str) -> Counter[Result]:
+    """Number of containers by result on one capability."""
+    return Counter(result_of(container_archs(container), capability) for container in containers)
+
+
+def file_result(containers: Iterable[Container], capability: str) -> Result:
+    """The best result of any container: what a library that dispatches by architecture can offer."""
+    return result_of(frozenset(arch for container in containers for arch in container_archs(container)), capability)
+
+
+def arch_counts(containers: Iterable[Container]) -> dict[str, int]:
+    """Number of images by architecture name, sorted by name."""
+    counts = Counter(image.arch for container in containers for image in container.images)
+    return dict(sorted(counts.items()))

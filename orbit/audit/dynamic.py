@@ -1,0 +1,262 @@
+"""What the dynamic loader reads in a shared object: names, run paths, version needs, imported and exported symbols.
+
+Everything is found the way the loader finds it, through PT_DYNAMIC and addresses, so files stripped of their section
+headers are read as well. Undefined symbols come before the hashed ones (DT_GNU_HASH covers every defined symbol and
+starts at ``symoffset``), so the import list of a library with a hundred thousand exports costs nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from orbit.audit.elf import MAX_NAME_BYTES, PT_DYNAMIC, PT_LOAD, Elf, MalformedElf, Segment
+
+ENTRY = struct.Struct("<QQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+VERNEED = struct.Struct("<HHIII")
+VERNEED_ITEM = struct.Struct("<IHHII")
+VERDEF = struct.Struct("<HHHHIII")
+
+DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
+DT_GNU_HASH, DT_VERSYM = 0x6FFFFEF5, 0x6FFFFFF0
+DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+
+VER_FLG_WEAK = 2
+VERSYM_INDEX = 0x7FFF
+STB_WEAK = 2
+MAX_DYNAMIC_ENTRIES = 65536
+
+
+class VersionNeed(NamedTuple):
+    """A version that must be defined by ``library`` (its soname) for the file to load at all."""
+
+    library: str
+    version: str
+    weak: bool
+
+
+class Import(NamedTuple):
+    """An undefined symbol bound to a version of a library: ``name@version`` out of ``library``."""
+
+    name: str
+    version: str
+    library: str
+    weak: bool
+
+
+class Export(NamedTuple):
+    """A defined dynamic symbol; ``version`` is empty when it has none."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """The dynamic facts of one shared object."""
+
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    """DT_RPATH, split; in force only when ``runpath`` is empty."""
+    runpath: tuple[str, ...]
+    needs: tuple[VersionNeed, ...]
+    defines: tuple[str, ...]
+    """Versions this file defines (without the base definition, which is its soname)."""
+    imports: tuple[Import, ...]
+    """Versioned undefined symbols; unversioned ones can be satisfied by anything and are not listed."""
+
+
+def read_dynamic(elf: Elf) -> Dynamic | None:
+    """The dynamic facts of ``elf``; None for a file without a dynamic segment. Raises :class:`MalformedElf`."""
+    view = _View.of(elf)
+    if view is None:
+        return None
+    tags = view.tags
+    needs, indices = _version_needs(view)
+    rpath = _split(view.one_text(DT_RPATH))
+    return Dynamic(
+        soname=view.one_text(DT_SONAME),
+        needed=tuple(view.text(value) for value in tags.get(DT_NEEDED, ())),
+        rpath=rpath,
+        runpath=_split(view.one_text(DT_RUNPATH)),
+        needs=needs,
+        defines=tuple(name for index, name in _version_definitions(view).items() if index != 1),
+        imports=tuple(_imports(view, indices)) if indices else (),
+    )
+
+
+def read_exports(elf: Elf) -> frozenset[Export]:
+    """All defined dynamic symbols of ``elf`` with their versions. Raises :class:`MalformedElf`."""
+    view = _View.of(elf)
+    if view is None or DT_SYMTAB not in view.tags:
+        return frozenset()
+    names = _version_definitions(view)
+    _first, count = _symbol_range(view)
+    versions = _symbol_versions(view, count)
+    found = []
+    for index, (name, info, _other, section, _value, _size) in enumerate(_symbols(view, 0, count)):
+        if section != 0 and info >> 4 != 0:
+            version = versions[index] & VERSYM_INDEX if versions else 0
+            found.append(Export(view.text(name), names.get(version, "") if version > 1 else ""))
+    return frozenset(found)
+
+
+class _View:
+    """A dynamic segment with its address translation and string table."""
+
+    def __init__(self, elf: Elf, loads: list[Segment], tags: dict[int, list[int]]) -> None:
+        self.elf = elf
+        self.data = elf.data
+        self.loads = loads
+        self.tags = tags
+        self.strings_size = self.one(DT_STRSZ)
+        self.strings = self.offset(self.one(DT_STRTAB), self.strings_size, "DT_STRTAB") if DT_STRTAB in tags else 0
+
+    @classmethod
+    def of(cls, elf: Elf) -> _View | None:
+        segments = elf.segments()
+        dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC and segment.file_size), None)
+        if dynamic is None:
+            return None
+        size = min(dynamic.file_size - dynamic.file_size % ENTRY.size, MAX_DYNAMIC_ENTRIES * ENTRY.size)
+        tags: dict[int, list[int]] = {}
+        for tag, value in ENTRY.iter_unpack(elf.data[dynamic.offset : dynamic.offset + size]):
+            if tag == 0:
+                break
+            tags.setdefault(tag, []).append(value)
+        return cls(elf, [segment for segment in segments if segment.kind == PT_LOAD], tags)
+
+    def one(self, tag: int) -> int:
+        values = self.tags.get(tag)
+        return values[-1] if values else 0
+
+    def one_text(self, tag: int) -> str:
+        return self.text(self.one(tag)) if tag in self.tags else ""
+
+    def offset(self, address: int, size: int, what: str) -> int:
+        """File offset of ``size`` bytes at a virtual address."""
+        for segment in self.loads:
+            inside = address - segment.address
+            if inside >= 0 and inside + size <= segment.file_size:
+                return segment.offset + inside
+        raise MalformedElf(f"{self.elf.label}: {what}: address {address:#x} (+{size}) is in no loaded segment")
+
+    def text(self, offset: int) -> str:
+        start = self.strings + offset
+        end = self.data.find(b"\0", start, min(self.strings + self.strings_size, start + MAX_NAME_BYTES))
+        if offset >= self.strings_size or end < 0:
+            raise MalformedElf(f"{self.elf.label}: string at {offset} runs past the dynamic string table")
+        return self.data[start:end].decode("utf-8", "surrogateescape")
+
+
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(part for part in value.split(":") if part)
+
+
+def _version_needs(view: _View) -> tuple[tuple[VersionNeed, ...], dict[int, tuple[str, str]]]:
+    """(needs, {symbol version index: (version, library)})."""
+    needs: list[VersionNeed] = []
+    indices: dict[int, tuple[str, str]] = {}
+    if DT_VERNEED not in view.tags:
+        return (), indices
+    address = view.one(DT_VERNEED)
+    for _ in range(view.one(DT_VERNEEDNUM)):
+        at = view.offset(address, VERNEED.size, "DT_VERNEED")
+        _version, count, file, items, following = VERNEED.unpack_from(view.data, at)
+        library = view.text(file)
+        item_address = address + items
+        for _ in range(count):
+            at = view.offset(item_address, VERNEED_ITEM.size, "version need")
+            _hash, flags, other, name, after = VERNEED_ITEM.unpack_from(view.data, at)
+            version = view.text(name)
+            needs.append(VersionNeed(library, version, bool(flags & VER_FLG_WEAK)))
+            indices[other & VERSYM_INDEX] = (version, library)
+            if after == 0:
+                break
+            item_address += after
+        if following == 0:
+            break
+        address += following
+    return tuple(needs), indices
+
+
+def _version_definitions(view: _View) -> dict[int, str]:
+    """{version index: name} out of DT_VERDEF."""
+    found: dict[int, str] = {}
+    if DT_VERDEF not in view.tags:
+        return found
+    address = view.one(DT_VERDEF)
+    for _ in range(view.one(DT_VERDEFNUM)):
+        at = view.offset(address, VERDEF.size, "DT_VERDEF")
+        _version, _flags, index, count, _hash, names, following = VERDEF.unpack_from(view.data, at)
+        if count:
+            at = view.offset(address + names, 8, "version definition")
+            found[index & VERSYM_INDEX] = view.text(int.from_bytes(view.data[at : at + 4], "little"))
+        if following == 0:
+            break
+        address += following
+    return found
+
+
+def _imports(view: _View, indices: dict[int, tuple[str, str]]) -> Iterator[Import]:
+    if DT_SYMTAB not in view.tags or DT_VERSYM not in view.tags:
+        return
+    first_hashed, count = _symbol_range(view)
+    count = first_hashed or count
+    versions = _symbol_versions(view, count)
+    for version, (name, info, _other, section, _value, _size) in zip(versions, _symbols(view, 0, count), strict=False):
+        if section == 0 and (bound := indices.get(version & VERSYM_INDEX)) is not None:
+            yield Import(view.text(name), bound[0], bound[1], info >> 4 == STB_WEAK)
+
+
+def _symbols(view: _View, first: int, count: int) -> Iterator[tuple[int, int, int, int, int, int]]:
+    size = (count - first) * SYMBOL.size
+    at = view.offset(view.one(DT_SYMTAB) + first * SYMBOL.size, size, "DT_SYMTAB")
+    return SYMBOL.iter_unpack(view.data[at : at + size])
+
+
+def _symbol_versions(view: _View, count: int) -> tuple[int, ...]:
+    if DT_VERSYM not in view.tags:
+        return ()
+    at = view.offset(view.one(DT_VERSYM), 2 * count, "DT_VERSYM")
+    return struct.unpack_from(f"<{count}H", view.data, at)
+
+
+def _symbol_range(view: _View) -> tuple[int, int]:
+    """(index of the first hashed symbol, or 0 when unknown; number of dynamic symbols)."""
+    if DT_GNU_HASH in view.tags:
+        address = view.one(DT_GNU_HASH)
+        at = view.offset(address, 16, "DT_GNU_HASH")
+        buckets, first, bloom_words, _shift = struct.unpack_from("<4I", view.data, at)
+        table = address + 16 + 8 * bloom_words
+        at = view.offset(table, 4 * buckets, "hash buckets")
+        last = max(struct.unpack_from(f"<{buckets}I", view.data, at), default=0)
+        if last >= max(first, 1):
+            return first, _end_of_chain(view, table + 4 * buckets, last, first)
+    if DT_HASH in view.tags:
+        at = view.offset(view.one(DT_HASH), 8, "DT_HASH")
+        return 0, int.from_bytes(view.data[at + 4 : at + 8], "little")
+    return 0, _count_by_sections(view)
+
+
+def _end_of_chain(view: _View, chains: int, last: int, first: int) -> int:
+    """One past the last symbol: the end of the chain that starts at the highest bucket."""
+    at = view.offset(chains + 4 * (last - first), 4, "hash chain")
+    limit = view.elf.size
+    while at + 4 <= limit:
+        if view.data[at] & 1:
+            return last + 1
+        at += 4
+        last += 1
+    raise MalformedElf(f"{view.elf.label}: a hash chain runs past the file")
+
+
+def _count_by_sections(view: _View) -> int:
+    """An object that exports nothing has no hash chain to count by: ask the section header of the table."""
+    at = view.offset(view.one(DT_SYMTAB), SYMBOL.size, "DT_SYMTAB")
+    section = next((section for section in view.elf.sections() if section.offset == at), None)
+    return section.size // SYMBOL.size if section else 0

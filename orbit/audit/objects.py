@@ -1,0 +1,58 @@
+"""Read every ELF file of a tree: device code and dynamic facts in one pass over the headers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from orbit.audit.dynamic import Export, read_dynamic, read_exports
+from orbit.audit.elf import EM_CUDA, HEADER, MalformedBinary, is_elf, open_elf
+from orbit.audit.facts import SharedObject, Tree
+from orbit.audit.fatbin import containers_of
+
+
+def elf_candidates(tree: Tree) -> Iterator[str]:
+    """Regular files that can be ELF files: named like a library, or executable."""
+    for path, fact in tree.entries.items():
+        if fact.is_file and fact.size >= HEADER.size and (fact.mode & 0o111 or ".so" in path.rpartition("/")[2]):
+            yield path
+
+
+def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], dict[str, str]]:
+    """(every ELF file in order of path; reason by path for those that could not be read). Loose cubins are left out."""
+    objects: list[SharedObject] = []
+    damaged: dict[str, str] = {}
+    for path in sorted(elf_candidates(tree)):
+        whole = f"{prefix}/{path}"
+        try:
+            if not is_elf(_head(whole)):
+                continue
+            with open_elf(whole, path) as elf:
+                if elf.machine != EM_CUDA:
+                    objects.append(SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf)))
+        except MalformedBinary as error:
+            damaged[path] = error.what
+        except OSError as error:
+            damaged[path] = error.strerror or str(error)
+    return tuple(objects), damaged
+
+
+def needed_exports(prefix: Path, objects: Iterable[SharedObject]) -> Mapping[str, frozenset[Export]]:
+    """Exported symbols of every library that a version need of some object can mean, by path."""
+    objects = tuple(objects)
+    wanted = {need.library for item in objects if item.dynamic for need in item.dynamic.needs}
+    found: dict[str, frozenset[Export]] = {}
+    for item in objects:
+        if item.dynamic and (item.dynamic.soname in wanted or item.path.rpartition("/")[2] in wanted):
+            with open_elf(f"{prefix}/{item.path}", item.path) as elf:
+                found[item.path] = read_exports(elf)
+    return found
+
+
+def _head(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(handle, 6)
+    finally:
+        os.close(handle)

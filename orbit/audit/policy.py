@@ -1,0 +1,184 @@
+"""What is right for one profile, as data: coverage modes, declared gaps, waivers, libraries the image or host brings.
+
+``kernels/expectations/<file>.toml`` (named by the profile) says what is expected of the libraries in the environment;
+``system.toml`` beside it says what comes from the base image and from the driver. Every entry needs a reason, and one
+that no longer matches anything is a finding of its own: stale exceptions hide new defects.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from orbit.core.paths import data_file
+from orbit.core.records import Record, load_toml
+from orbit.errors import InputError
+from orbit.profile.model import Profile
+
+DEFAULT_UID = 65534
+
+
+class Dispatching(Record, frozen=True, kw_only=True):
+    """Vendor libraries that choose among their own containers by architecture at run time."""
+
+    files: tuple[str, ...]
+    """Shell patterns, relative to site-packages."""
+    reason: str
+
+
+class Gap(Record, frozen=True, kw_only=True):
+    """Containers of one file that have no machine code for a target, by the upstream project's design."""
+
+    file: str
+    """Relative to site-packages."""
+    target: str
+    """Name of the profile's target."""
+    result: Literal["none", "ptx-jit"]
+    containers: int
+    """How many containers have this result: one more or less is a finding."""
+    served_by: tuple[str, ...] = ()
+    """Files (patterns relative to site-packages) that do this work on the target; at least one must be there."""
+    reason: str
+
+
+class Absent(Record, frozen=True, kw_only=True):
+    """Sonames that nobody provides because the files that need them are optional."""
+
+    files: tuple[str, ...]
+    """Shell patterns, relative to site-packages."""
+    sonames: tuple[str, ...]
+    """Shell patterns."""
+    reason: str
+
+
+class Waiver(Record, frozen=True, kw_only=True):
+    """A finding that is known and accepted until a date."""
+
+    rule: str
+    subject: str
+    """Shell pattern over the finding's subject."""
+    reason: str
+    expires: dt.date
+
+    def covers(self, rule: str, subject: str) -> bool:
+        """Whether it is about this finding (its expiry is judged apart)."""
+        return rule == self.rule and fnmatchcase(subject, self.subject)
+
+
+class Expectations(Record, frozen=True, kw_only=True):
+    """One file of ``kernels/expectations``."""
+
+    schema: int
+    dispatching: tuple[Dispatching, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    absent: tuple[Absent, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+
+
+class BaseLibrary(Record, frozen=True, kw_only=True):
+    """A library that the base image brings."""
+
+    sonames: tuple[str, ...]
+    package: str
+    """Name of the base distribution's package."""
+    versions: dict[str, str] = {}
+    """Highest symbol version it defines, by prefix: ``{GLIBC = "2.36"}``. Other prefixes are not checked."""
+
+
+class System(Record, frozen=True, kw_only=True):
+    """``kernels/expectations/system.toml``: what is not in the environment and must not be."""
+
+    schema: int
+    driver: tuple[str, ...]
+    """Sonames of the GPU driver, mounted from the host at run time (shell patterns)."""
+    base: tuple[BaseLibrary, ...]
+
+    def find(self, soname: str) -> BaseLibrary | None:
+        """The base library of that soname."""
+        return next((library for library in self.base if soname in library.sonames), None)
+
+    def is_driver(self, soname: str) -> bool:
+        """Whether the GPU driver brings it."""
+        return any(fnmatchcase(soname, pattern) for pattern in self.driver)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything a rule may compare facts with."""
+
+    profile: Profile
+    expectations: Expectations
+    system: System
+    uid: int
+    today: dt.date
+
+
+def load_policy(profile: Profile, *, uid: int = DEFAULT_UID, today: dt.date | None = None) -> Policy:
+    """Read the data files of ``profile``. Raises :class:`InputError` naming file and key."""
+    system = load_system(data_file("kernels", "expectations", "system.toml"))
+    parts = [load_expectations(data_file("kernels", "expectations", name), profile) for name in profile.expectations]
+    merged = Expectations(
+        schema=1,
+        dispatching=tuple(item for part in parts for item in part.dispatching),
+        gaps=tuple(item for part in parts for item in part.gaps),
+        absent=tuple(item for part in parts for item in part.absent),
+        waivers=tuple(item for part in parts for item in part.waivers),
+    )
+    return Policy(profile, merged, system, uid, today or dt.datetime.now(dt.UTC).date())
+
+
+def load_system(path: Path) -> System:
+    """Read ``system.toml``."""
+    system = load_toml(path, System)
+    _schema(path, system.schema)
+    for library in system.base:
+        for prefix, version in library.versions.items():
+            if not re.fullmatch(r"\d+(\.\d+)*", version):
+                raise InputError(
+                    f"{path}: base {library.package}: versions.{prefix} = {version!r}", fix='write it as "2.36"'
+                )
+    return system
+
+
+def load_expectations(path: Path, profile: Profile) -> Expectations:
+    """Read one expectations file and check it against the profile's targets."""
+    found = load_toml(path, Expectations)
+    _schema(path, found.schema)
+    targets = {target.name for target in profile.targets}
+    for gap in found.gaps:
+        if gap.target not in targets:
+            raise InputError(
+                f"{path}: gaps {gap.file}: target {gap.target!r} is not in profile {profile.name}",
+                fix=f"use one of {', '.join(sorted(targets))}",
+            )
+        if gap.containers < 1:
+            raise InputError(
+                f"{path}: gaps {gap.file}: containers = {gap.containers}", fix="state how many containers have the gap"
+            )
+    seen = [(gap.file, gap.target, gap.result) for gap in found.gaps]
+    for key in seen:
+        if seen.count(key) > 1:
+            raise InputError(f"{path}: gaps {' '.join(key)} is declared twice", fix="keep one [[gaps]] table")
+    entries: tuple[Dispatching | Gap | Absent | Waiver, ...]
+    entries = (*found.dispatching, *found.gaps, *found.absent, *found.waivers)
+    for entry in entries:
+        if len(entry.reason.split()) < 4:
+            raise InputError(
+                f"{path}: {type(entry).__name__.lower()}: reason {entry.reason!r} explains nothing",
+                fix="write why this is right, so that the next reader can check it",
+            )
+    return found
+
+
+def matches(path: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a path matches one of the shell patterns (``*`` also crosses ``/``)."""
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _schema(path: Path, schema: int) -> None:
+    if schema != 1:
+        raise InputError(f"{path}: schema {schema} is not known", fix="this version of orbit reads schema 1")

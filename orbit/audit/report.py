@@ -1,0 +1,148 @@
+"""What an audit says: a record with a published JSON schema, and the same as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from orbit.core.findings import Finding
+from orbit.core.records import Record
+
+SCHEMA = "orbit.audit/1"
+
+
+class TargetCoverage(Record, frozen=True, kw_only=True):
+    """Containers of one file by what one target would load of them."""
+
+    target: str
+    sass: int
+    ptx_jit: int
+    none: int
+
+
+class LibraryCoverage(Record, frozen=True, kw_only=True):
+    """Device code of one file."""
+
+    file: str
+    """Relative to site-packages."""
+    mode: str
+    """``registering`` (each container counts) or ``dispatching`` (the file as a whole counts)."""
+    containers: int
+    images: dict[str, int]
+    """Number of images by architecture."""
+    payload_bytes: int
+    targets: tuple[TargetCoverage, ...]
+
+
+class Expected(Record, frozen=True, kw_only=True):
+    """An exception that was declared and is true: shown in every report so that nobody has to look for it."""
+
+    subject: str
+    what: str
+    reason: str
+
+
+class AuditReport(Record, frozen=True, kw_only=True):
+    """The result of one audit."""
+
+    schema: str
+    """Always ``orbit.audit/1``."""
+    target: str
+    """What was audited."""
+    profile: str
+    uid: int
+    """The user whose access was judged."""
+    findings: tuple[Finding, ...]
+    expected: tuple[Expected, ...]
+    coverage: tuple[LibraryCoverage, ...]
+    facts: dict[str, int]
+    """Numbers of what was looked at: files, distributions, shared objects, containers, hashed bytes, ..."""
+    driver_libraries: dict[str, int]
+    """Sonames that the host's GPU driver must bring, with the number of files that need them."""
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether any finding is fatal."""
+        return any(finding.fatal for finding in self.findings)
+
+    def counts(self) -> dict[str, int]:
+        """The numbers of the audit and of its findings, for a stage's evidence."""
+        fatal = sum(finding.fatal for finding in self.findings)
+        waived = sum(bool(finding.waiver) for finding in self.findings)
+        return {**self.facts, "findings": len(self.findings), "fatal": fatal, "waived": waived}
+
+
+def json_schema() -> bytes:
+    """The JSON schema of :class:`AuditReport`, as published in docs/schemas/audit.json."""
+    schema = msgspec.json.schema(AuditReport)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"
+
+
+def render_text(report: AuditReport) -> str:
+    """The report for people: coverage table, declared exceptions, findings grouped by rule, summary."""
+    lines = [f"audit of {report.target} (profile {report.profile}, as uid {report.uid})", ""]
+    lines += _coverage_lines(report)
+    if report.expected:
+        lines += ["declared exceptions:"]
+        for expected in report.expected:
+            lines += [f"  {expected.subject}: {expected.what}", f"      {expected.reason}"]
+        lines.append("")
+    lines += _finding_lines(report)
+    facts = report.facts
+    lines.append(
+        f"{facts['files']} files, {facts['distributions']} distributions, {facts['shared_objects']} shared objects; "
+        f"{facts['containers']} containers of device code in {facts['files_with_device_code']} files; "
+        f"{facts['hashed_files']} files ({facts['hashed_bytes'] / 1e9:.2f} GB) hashed"
+    )
+    if report.driver_libraries:
+        listed = ", ".join(f"{name} ({count})" for name, count in report.driver_libraries.items())
+        lines.append(f"from the GPU driver of the host (number of files that need it): {listed}")
+    waived = sum(bool(finding.waiver) for finding in report.findings)
+    fatal = sum(finding.fatal for finding in report.findings)
+    lines.append(
+        f"{'FAILED' if report.failed else 'clean'}: {fatal} errors, {len(report.findings) - fatal - waived} others, "
+        f"{waived} waived, {len(report.expected)} declared exceptions; {report.seconds:.2f} s"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _coverage_lines(report: AuditReport) -> Iterator[str]:
+    if not report.coverage:
+        yield "no device code"
+        yield ""
+        return
+    width = max(len(item.file) for item in report.coverage)
+    names = [target.target for target in report.coverage[0].targets]
+    head = "".join(f"  {name:>16}" for name in names)
+    yield f"{'device code':{width}}  mode  containers      MB{head}"
+    yield f"{'':{width}}  {'':4}  {'':10}  {'':6}{'     sass/ptx/none' * len(names)}"
+    for item in report.coverage:
+        cells = "".join(f"  {f'{t.sass}/{t.ptx_jit}/{t.none}':>16}" for t in item.targets)
+        yield (
+            f"{item.file:{width}}  {'file' if item.mode == 'dispatching' else 'each'}"
+            f"  {item.containers:>10}  {item.payload_bytes / 1e6:6.1f}{cells}"
+        )
+    yield "mode each: every container must have machine code for every target; file: the file as a whole"
+    yield ""
+
+
+def _finding_lines(report: AuditReport) -> Iterator[str]:
+    groups: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        groups.setdefault(finding.rule, []).append(finding)
+    for rule, findings in groups.items():
+        yield f"{rule} ({len(findings)}; docs/rules.md#{rule})"
+        for finding in findings:
+            mark = "waived" if finding.waiver else finding.severity.value
+            yield f"  {mark}: {finding.subject}: {finding.message}"
+            for key, value in finding.evidence.items():
+                if value:
+                    yield f"      {key}: {value}"
+            if finding.waiver:
+                yield f"      waiver: {finding.waiver}"
+        for fix in dict.fromkeys(finding.fix for finding in findings if finding.fix and not finding.waiver):
+            yield f"  fix: {fix}"
+        yield ""

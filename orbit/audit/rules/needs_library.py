@@ -1,0 +1,53 @@
+"""needs-library: every library that a shared object needs comes from somewhere.
+
+From the environment, from the base image, or from the GPU driver of the host. Driver libraries are told apart because
+their absence on a machine without a GPU is right. Optional plug-ins whose libraries are deliberately not shipped are
+declared in the expectations ([[absent]]).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from orbit.audit.facts import Environment
+from orbit.audit.loader import Loader
+from orbit.audit.policy import Absent, Policy, matches
+from orbit.core.findings import Finding, Severity
+
+ID = "needs-library"
+SHOWN = 5
+
+
+def missing(env: Environment, policy: Policy) -> dict[str, list[str]]:
+    """Files (relative to site-packages) by the soname that nobody provides for them."""
+    loader = Loader(env, policy)
+    found: dict[str, list[str]] = defaultdict(list)
+    for item in env.objects:
+        if item.machine == loader.machine:
+            for soname, resolution in loader.needed(item):
+                if resolution.how == "missing":
+                    found[soname].append(env.in_site(item.path))
+    return found
+
+
+def declared(policy: Policy, name: str, soname: str) -> Absent | None:
+    """The [[absent]] entry that covers ``soname`` in the file ``name``."""
+    entries = policy.expectations.absent
+    return next((item for item in entries if matches(name, item.files) and matches(soname, item.sonames)), None)
+
+
+def check(env: Environment, policy: Policy) -> Iterator[Finding]:
+    """One finding per soname."""
+    for soname, files in sorted(missing(env, policy).items()):
+        open_files = [name for name in files if declared(policy, name, soname) is None]
+        if open_files:
+            yield Finding(
+                rule=ID,
+                severity=Severity.ERROR,
+                subject=soname,
+                message=f"needed by {len(open_files)} files, provided by nothing: they cannot be loaded",
+                evidence={"files": ", ".join(sorted(open_files)[:SHOWN])},
+                fix="add the distribution or the base image's package that has it (then list it in "
+                "kernels/expectations/system.toml), or declare the files optional with [[absent]]",
+            )

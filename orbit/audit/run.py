@@ -1,0 +1,167 @@
+"""Audit one environment: read the facts once, run every rule over them, make the report. The only wiring there is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbit.audit.coverage import arch_counts, count_results
+from orbit.audit.dists import read_dists
+from orbit.audit.facts import Environment, SharedObject
+from orbit.audit.hashing import Hashing
+from orbit.audit.loader import Loader
+from orbit.audit.objects import needed_exports, read_objects
+from orbit.audit.policy import DEFAULT_UID, Policy, load_policy
+from orbit.audit.report import SCHEMA, AuditReport, Expected, LibraryCoverage, TargetCoverage
+from orbit.audit.rules import RULES, arch_coverage, expectation, needs_library
+from orbit.audit.tree import find_layout, read_tree
+from orbit.core.console import Progress, Silent
+from orbit.core.findings import Finding
+from orbit.profile.model import Profile
+
+__all__ = ["AuditReport", "audit_environment", "evaluate", "read_environment"]
+
+
+def audit_environment(
+    prefix: Path,
+    profile: Profile,
+    *,
+    uid: int = DEFAULT_UID,
+    progress: Progress | None = None,
+    today: dt.date | None = None,
+) -> AuditReport:
+    """Read the environment at ``prefix`` and judge it by ``profile`` for user ``uid``.
+
+    Nothing in it is executed, imported or changed. Raises :class:`orbit.errors.InputError` when the folder is not an
+    environment or the expectations are not valid.
+    """
+    progress = progress or Silent()
+    began = time.monotonic()
+    policy = load_policy(profile, uid=uid, today=today)
+    env = read_environment(prefix, profile, progress)
+    progress.step(f"checking {len(RULES)} rules")
+    findings = evaluate(env, policy)
+    return _report(env, policy, findings, time.monotonic() - began)
+
+
+def read_environment(prefix: Path, profile: Profile, progress: Progress) -> Environment:
+    """All facts about an environment; files are hashed by other processes while ELF files are read here."""
+    layout = find_layout(prefix, profile.python)
+    tree = read_tree(layout.prefix)
+    dists = read_dists(layout, tree)
+    hashing = Hashing(layout.prefix, tree, dists)
+    progress.step(
+        f"{len(tree.entries)} entries, {len(dists)} distributions; hashing {hashing.files} files "
+        f"({hashing.bytes / 1e9:.2f} GB)"
+    )
+    objects, damaged = read_objects(layout.prefix, tree)
+    exports = needed_exports(layout.prefix, objects)
+    return Environment(
+        layout=layout,
+        tree=tree,
+        dists=dists,
+        objects=objects,
+        exports=exports,
+        damaged=damaged,
+        digests=hashing.result(),
+    )
+
+
+def evaluate(env: Environment, policy: Policy) -> tuple[Finding, ...]:
+    """Findings of all rules, with waivers applied, in the order of the rules."""
+    found: list[Finding] = []
+    used: set[int] = set()
+    for check in RULES.values():
+        found.extend(_waive(finding, policy, used) for finding in check(env, policy))
+    found.extend(expectation.check_waivers(policy, frozenset(used)))
+    return tuple(found)
+
+
+def _waive(finding: Finding, policy: Policy, used: set[int]) -> Finding:
+    for position, waiver in enumerate(policy.expectations.waivers):
+        if waiver.covers(finding.rule, finding.subject) and waiver.expires >= policy.today:
+            used.add(position)
+            fields = {name: getattr(finding, name) for name in finding.__struct_fields__}
+            return Finding(**{**fields, "waiver": f"{waiver.reason} (until {waiver.expires})"})
+    return finding
+
+
+def _report(env: Environment, policy: Policy, findings: tuple[Finding, ...], seconds: float) -> AuditReport:
+    device = [item for item in env.objects if item.containers]
+    loader = Loader(env, policy)
+    driver = Counter(
+        soname
+        for item in env.objects
+        for soname, resolution in (loader.needed(item) if item.machine == loader.machine else ())
+        if resolution.how == "driver"
+    )
+    files = [fact for fact in env.tree.entries.values() if fact.is_file]
+    return AuditReport(
+        schema=SCHEMA,
+        target=str(env.layout.prefix),
+        profile=policy.profile.name,
+        uid=policy.uid,
+        findings=findings,
+        expected=tuple(_expected(env, policy)),
+        coverage=tuple(_coverage(env, policy, item) for item in device),
+        facts={
+            "files": len(files),
+            "bytes": sum(fact.size for fact in files),
+            "links": len(env.tree.links),
+            "distributions": len(env.dists),
+            "shared_objects": len(env.objects),
+            "files_with_device_code": len(device),
+            "containers": sum(len(item.containers) for item in device),
+            "images": sum(len(container.images) for item in device for container in item.containers),
+            "versioned_imports": sum(len(item.dynamic.imports) for item in env.objects if item.dynamic),
+            "hashed_files": sum(not digest.startswith("!") for digest in env.digests.values()),
+            "hashed_bytes": _hashed_bytes(env),
+        },
+        driver_libraries=dict(sorted(driver.items())),
+        seconds=round(seconds, 3),
+    )
+
+
+def _hashed_bytes(env: Environment) -> int:
+    return sum(env.tree.entries[path].size for path in env.digests)
+
+
+def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCoverage:
+    name = env.in_site(item.path)
+    targets = []
+    for target in policy.profile.targets:
+        counts = count_results(item.containers, target.capability)
+        targets.append(
+            TargetCoverage(target=target.name, sass=counts["sass"], ptx_jit=counts["ptx-jit"], none=counts["none"])
+        )
+    return LibraryCoverage(
+        file=name,
+        mode="dispatching" if arch_coverage.is_dispatching(policy, name) else "registering",
+        containers=len(item.containers),
+        images=arch_counts(item.containers),
+        payload_bytes=sum(image.size for container in item.containers for image in container.images),
+        targets=tuple(targets),
+    )
+
+
+def _expected(env: Environment, policy: Policy) -> Iterator[Expected]:
+    """Declared exceptions that are true of this environment."""
+    present = {env.in_site(item.path) for item in env.objects if item.containers}
+    for gap in policy.expectations.gaps:
+        if gap.file in present:
+            served = f"; served by {', '.join(gap.served_by)}" if gap.served_by else ""
+            yield Expected(
+                subject=gap.file,
+                what=f"{gap.containers} containers {gap.result} on {gap.target}{served}",
+                reason=gap.reason,
+            )
+    by_reason: Counter[tuple[str, str]] = Counter()
+    for soname, names in needs_library.missing(env, policy).items():
+        for name in names:
+            if (entry := needs_library.declared(policy, name, soname)) is not None:
+                by_reason[" ".join(entry.files), entry.reason] += 1
+    for (subject, reason), count in sorted(by_reason.items()):
+        yield Expected(subject=subject, what=f"{count} needed libraries are not shipped", reason=reason)

@@ -1,0 +1,127 @@
+"""Find out what kind of environment a folder is, and list everything in it once."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from orbit.audit.facts import FileFact, Layout, Tree, join
+from orbit.errors import InputError
+
+PYTHON_FOLDER = re.compile(r"^python(\d+)\.(\d+)$")
+
+
+def find_layout(path: Path, default_python: str) -> Layout:
+    """The layout of the environment at ``path``: a prefix or virtual environment, or a site-packages folder itself.
+
+    ``default_python`` (``3.12``) is assumed for a bare site-packages folder whose path does not name a version.
+    Raises :class:`InputError` when the folder is neither.
+    """
+    prefix = Path(os.path.abspath(path))
+    if not prefix.is_dir():
+        raise InputError(f"{path}: no such folder", fix="give the folder of an installed environment")
+    candidates = []
+    library = prefix / "lib"
+    if library.is_dir():
+        for name in sorted(os.listdir(library)):
+            match = PYTHON_FOLDER.match(name)
+            if match and (library / name / "site-packages").is_dir():
+                candidates.append((int(match[1]), int(match[2]), f"lib/{name}/site-packages"))
+    if len(candidates) > 1:
+        found = ", ".join(site for _major, _minor, site in candidates)
+        raise InputError(f"{path}: more than one site-packages: {found}", fix="give one of these folders instead")
+    if candidates:
+        major, minor, site = candidates[0]
+        return Layout(prefix, site, (major, minor), _base_interpreter(prefix))
+    if any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(prefix)):
+        version = PYTHON_FOLDER.match(prefix.parent.name) or PYTHON_FOLDER.match(f"python{default_python}")
+        if version is None:
+            raise InputError(f"python = {default_python!r} in the profile", fix='write it as "3.12"')
+        return Layout(prefix, "", (int(version[1]), int(version[2])), "")
+    raise InputError(
+        f"{path}: not an installed environment",
+        fix="give a folder with lib/python3.*/site-packages in it, or a site-packages folder with *.dist-info in it",
+    )
+
+
+def read_tree(prefix: Path) -> Tree:
+    """List everything under ``prefix``, links not followed. Folders that cannot be listed are reported, not fatal."""
+    entries: dict[str, FileFact] = {"": _fact(os.lstat(prefix))}
+    links: dict[str, str] = {}
+    denied: list[str] = []
+    pending = [""]
+    root = str(prefix)
+    while pending:
+        folder = pending.pop()
+        lead = f"{folder}/" if folder else ""
+        try:
+            listing = os.scandir(f"{root}/{folder}")
+        except OSError:
+            denied.append(folder)
+            continue
+        with listing:
+            for entry in listing:
+                path = lead + entry.name
+                info = entry.stat(follow_symlinks=False)
+                entries[path] = FileFact(info.st_mode, info.st_uid, info.st_gid, info.st_size)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(path)
+                elif entry.is_symlink():
+                    links[path] = os.readlink(entry.path)
+    above = tuple((str(parent), _fact(os.stat(parent))) for parent in reversed(prefix.resolve().parents))
+    return Tree(entries, links, tuple(denied), above)
+
+
+def resolve(tree: Tree, path: str, *, limit: int = 40) -> str | None:
+    """Follow links inside the tree: the path of what ``path`` finally names, or None.
+
+    None means that it does not exist, leaves the prefix, or runs in a circle. Intermediate folders may be links too.
+    """
+    done: list[str] = []
+    rest = [part for part in path.split("/") if part not in ("", ".")][::-1]
+    while rest:
+        part = rest.pop()
+        if part == "..":
+            if not done:
+                return None
+            done.pop()
+            continue
+        here = "/".join([*done, part])
+        target = tree.links.get(here)
+        if target is None:
+            if here not in tree.entries:
+                return None
+            done.append(part)
+            continue
+        limit -= 1
+        if limit == 0 or target.startswith("/"):
+            return None
+        rest.extend(piece for piece in target.split("/")[::-1] if piece not in ("", "."))
+    return "/".join(done)
+
+
+def normalise(folder: str, path: str) -> str | None:
+    """``path`` relative to ``folder``, as a path relative to the prefix; None when it leaves the prefix."""
+    if not path.startswith("/") and "./" not in path and "//" not in path:
+        return join(folder, path)
+    if path.startswith("/"):
+        return None
+    whole = os.path.normpath(join(folder, path))
+    return None if whole == ".." or whole.startswith("../") else whole
+
+
+def _fact(info: os.stat_result) -> FileFact:
+    return FileFact(info.st_mode, info.st_uid, info.st_gid, info.st_size)
+
+
+def _base_interpreter(prefix: Path) -> str:
+    try:
+        text = (prefix / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "home":
+            return value.strip()
+    return ""

@@ -1,0 +1,53 @@
+"""Distribution metadata: quoting, paths outside, missing RECORD."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbit.audit.dists import _rows, read_dists
+from orbit.audit.facts import Distribution
+from orbit.audit.tree import find_layout, read_tree
+from tests.writers.environment import EnvironmentWriter
+
+
+def read(env: EnvironmentWriter) -> tuple[Distribution, ...]:
+    layout = find_layout(env.prefix, "3.12")
+    return read_dists(layout, read_tree(layout.prefix))
+
+
+def test_rows_names_and_tags(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add(
+        "my-dist", {"pkg/a.py": b"a"}, tags=["cp312-cp312-linux_x86_64"], rows=["../../../bin/tool,,", "pkg/a.pyc,,"]
+    )
+    (dist,) = read(env)
+    assert (dist.name, dist.version, dist.tags) == ("my-dist", "1.0", ("cp312-cp312-linux_x86_64",))
+    rows = {row.path: row for row in dist.rows}
+    assert rows["lib/python3.12/site-packages/pkg/a.py"].size == 1
+    assert rows["bin/tool"].digest == ""
+
+
+def test_quoted_and_escaping_paths(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add("d", {}, rows=['"pkg/with, comma.py",sha256=x,3', "../../../../outside,,", "/etc/passwd,,"])
+    (dist,) = read(env)
+    assert "lib/python3.12/site-packages/pkg/with, comma.py" in {row.path for row in dist.rows}
+    assert dist.outside == ("../../../../outside", "/etc/passwd")
+
+
+def test_broken_records_become_problems(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    (env.add("a", {}) / "RECORD").unlink()
+    env.add("b", {}, rows=["one field"])
+    first, second = read(env)
+    assert first.problem.startswith("RECORD: No such file")
+    assert second.problem == "RECORD: a line does not have three fields"
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_survived(text: str) -> None:
+    for row in _rows(text):
+        assert row is None or len(row) == 3

@@ -1,0 +1,97 @@
+"""Dynamic facts: what is written is read, hashes count symbols right, damage raises the dedicated error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orbit.audit.dynamic import Export, Import, VersionNeed, read_dynamic, read_exports
+from orbit.audit.elf import Elf, MalformedBinary, open_elf
+from tests.writers import elf as writer
+from tests.writers.elf import write_elf
+
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
+
+
+def test_names_and_run_paths() -> None:
+    data = write_elf(
+        soname="libx.so.1", needed=["liba.so", "libb.so.2"], rpath="$ORIGIN:/opt/x", runpath="$ORIGIN/../lib:"
+    )
+    facts = read_dynamic(Elf(data, "x"))
+    assert facts is not None
+    assert (facts.soname, facts.needed) == ("libx.so.1", ("liba.so", "libb.so.2"))
+    assert (facts.rpath, facts.runpath) == (("$ORIGIN", "/opt/x"), ("$ORIGIN/../lib",))
+
+
+def test_versioned_symbols_both_ways() -> None:
+    imports = [
+        writer.Import("memcpy", "GLIBC_2.14", "libc.so.6"),
+        writer.Import("late", "V2", "libv.so", weak=True),
+        writer.Import("anything"),
+    ]
+    exports = [writer.Export("one", "V1"), writer.Export("two", "V2"), writer.Export("plain")]
+    elf = Elf(write_elf(soname="libme.so", imports=imports, exports=exports), "x")
+    facts = read_dynamic(elf)
+    assert facts is not None
+    assert facts.imports == (Import("memcpy", "GLIBC_2.14", "libc.so.6", False), Import("late", "V2", "libv.so", True))
+    assert facts.needs == (VersionNeed("libc.so.6", "GLIBC_2.14", False), VersionNeed("libv.so", "V2", False))
+    assert facts.defines == ("V1", "V2")
+    assert read_exports(elf) == {Export("one", "V1"), Export("two", "V2"), Export("plain", "")}
+
+
+def test_object_that_only_imports_is_counted_by_its_sections() -> None:
+    data = write_elf(imports=[writer.Import(f"s{i}", "V", "lib.so") for i in range(5)])
+    facts = read_dynamic(Elf(data, "x"))
+    assert facts is not None
+    assert [symbol.name for symbol in facts.imports] == [f"s{i}" for i in range(5)]
+
+
+def test_real_file_of_this_interpreter() -> None:
+    import _ctypes
+
+    with open_elf(Path(getattr(_ctypes, "__file__", "") or sys.executable)) as elf:
+        facts = read_dynamic(elf)
+    assert facts is not None
+    assert "libc.so.6" in facts.needed
+    assert all(symbol.library in facts.needed for symbol in facts.imports)
+
+
+@given(st.lists(NAMES, unique=True, max_size=30), st.lists(NAMES, unique=True, max_size=10))
+def test_every_written_symbol_is_read(exported: list[str], imported: list[str]) -> None:
+    data = write_elf(
+        exports=[writer.Export(name, "V1") for name in exported],
+        imports=[writer.Import(name, "V9", "libother.so") for name in imported],
+    )
+    elf = Elf(data, "x")
+    facts = read_dynamic(elf)
+    assert facts is not None
+    assert [symbol.name for symbol in facts.imports] == imported
+    assert {export.name for export in read_exports(elf)} == set(exported)
+
+
+SAMPLE = write_elf(
+    soname="libme.so",
+    needed=["libc.so.6"],
+    runpath="$ORIGIN",
+    imports=[writer.Import("memcpy", "GLIBC_2.14", "libc.so.6")],
+    exports=[writer.Export(f"e{i}", "V1") for i in range(6)],
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=6), st.data())
+def test_flipped_bytes_raise_the_dedicated_error_or_read(flips: list[tuple[int, int]], data: st.DataObject) -> None:
+    blob = bytearray(SAMPLE)
+    for position, value in flips:
+        blob[position] = value
+    cut = data.draw(st.integers(0, len(blob)))
+    for raw in (bytes(blob), bytes(blob[:cut])):
+        try:
+            elf = Elf(raw, "x")
+            read_dynamic(elf)
+            read_exports(elf)
+        except MalformedBinary:
+            continue
