@@ -113,15 +113,15 @@ def setpriv_argv(root: Path, uid: int) -> list[str]:
 
 UNSHARE_SCRIPT = """
 set -eu
-root=$1 uid=$2 directory=$3 extra=$4
-shift 4
+root=$1
+shift
 mount --make-rprivate /
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
-for name in null zero full random urandom tty $extra; do
+for name in null zero full random urandom tty; do
     : > "$root/dev/$name"
     mount --bind "/dev/$name" "$root/dev/$name"
 done
@@ -131,10 +131,9 @@ ln -s /proc/self/fd/0 "$root/dev/stdin"
 ln -s /proc/self/fd/1 "$root/dev/stdout"
 ln -s /proc/self/fd/2 "$root/dev/stderr"
 cd "$root"
-exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs \
-    chroot --userspec="$uid:$uid" --groups= . /usr/bin/env -C "$directory" -i "$@"
+exec chroot . "$@"
 """
-"""Runs in new namespaces as root. setpriv drops what a new program could regain; chroot then changes root and user."""
+"""Runs in new namespaces as root: the image read-only, with the few file systems every container has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +142,7 @@ class Unshare:
 
     image: OciImage
     root: RootTree
+    program: Path
     version: str
     real_ids: bool = True
     name: str = "unshare"
@@ -156,10 +156,11 @@ class Unshare:
         """See :class:`Engine`."""
         if devices.nodes:
             raise MissingError("unshare cannot pass a GPU on", fix="install bubblewrap or docker")
-        env = [f"{k}={v}" for k, v in container_env(self.image, home_of(self.root.path, uid)).items()]
+        start = ["/usr/bin/env", "-i", "-C", self.image.working_dir]
+        start += [f"{k}={v}" for k, v in container_env(self.image, home_of(self.root.path, uid)).items()]
         spaces = ["--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
-        script = ["sh", "-c", UNSHARE_SCRIPT, "smoke", str(self.root.path), str(uid), self.image.working_dir, ""]
-        return ["unshare", *spaces, *script, *env, *self.image.entrypoint, *command]
+        script = ["sh", "-c", UNSHARE_SCRIPT, "smoke", str(self.root.path), *setpriv_argv(self.root.path, uid)]
+        return [str(self.program), *spaces, *script, *start, *self.image.entrypoint, *command]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class Choice:
 def open_engine(choice: Choice, image: OciImage, root: RootTree) -> Engine:
     """The chosen engine over an unpacked image (docker has its own way, see :mod:`orbit.image.smoke_docker`)."""
     if choice.name == "unshare":
-        return Unshare(image=image, root=root, version=choice.version)
+        return Unshare(image=image, root=root, program=choice.program, version=choice.version)
     return Bubblewrap(image=image, root=root, program=choice.program, version=choice.version, real_ids=choice.real_ids)
 
 
