@@ -76,36 +76,16 @@ def test_a_forked_child_has_a_guard_of_its_own() -> None:
 
 def test_a_process_with_a_group_of_its_own_ends_too(tmp_path: Path) -> None:
     """ninja starts every compile job in a new process group of the same session."""
-    program = tmp_path / "program.py"
-    mark = tmp_path / "pid"
-    inner = "import os, time; os.setpgid(0, 0); print(os.getpid(), flush=True); time.sleep(60)"
-    program.write_text(
-        "from pathlib import Path\n"
-        "from orbit.core.proc import run\n"
-        f"run(['sh', '-c', 'exec 2>/dev/null; {sys.executable} -c \"{inner}\" > {mark}; true'], doing='test')\n"
-    )
-    owner = subprocess.Popen([sys.executable, str(program)], cwd=Path(__file__).parents[2])
-    deadline = time.monotonic() + 20
-    while not (mark.exists() and mark.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    grandchild = int(mark.read_text())
-    owner.kill()
-    owner.wait()
-    while os.path.exists(f"/proc/{grandchild}"):
-        assert time.monotonic() < deadline, "the grandchild outlived us"
-        time.sleep(0.02)
-
-
-def test_a_forked_child_does_not_keep_the_guard_waiting(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
+    own_group = f"import os; os.setpgid(0, 0); import sys; exec({STUBBORN!r})"
+    starter = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {own_group!r}, *sys.argv[1:]])"
     program = (
-        "import os, time; from orbit.core.proc import run; run(['true'], doing='x')\n"
-        "if os.fork() == 0: time.sleep(5); os._exit(0)\n"
-        f"run([{sys.executable!r}, '-c', {STUBBORN!r}, {str(pid_file)!r}], doing='x')"
+        f"from orbit.core.proc import run; run([{sys.executable!r}, '-c', {starter!r}, {str(pid_file)!r}], doing='x')"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as runner:
         assert until(pid_file.exists)
+        pid = int(pid_file.read_text())
+        assert os.getpgid(pid) != os.getsid(pid)
         runner.kill()
         runner.wait()
-        assert until(lambda: not alive(int(pid_file.read_text())), timeout_s=3)
+        assert until(lambda: not alive(pid))
