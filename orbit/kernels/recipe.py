@@ -1,0 +1,144 @@
+"""A recipe: how one distribution becomes a wheel with device code for the targets. Data in kernels/recipes."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from orbit.core.paths import data_root
+from orbit.core.records import Record, load_toml
+from orbit.errors import InputError
+from orbit.kernels.capabilities import compiles, parse_arch
+from orbit.profile.model import Profile
+
+GROUPS = ("cuda", "torch-build")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+class RecipeSource(Record, frozen=True, kw_only=True):
+    """Where the sources come from."""
+
+    kind: Literal["sdist", "local"]
+    """``sdist``: the one uv.lock names, by sha256. ``local``: a folder under kernels/src, by tree hash."""
+    folder: str = ""
+    """Local only: folder under ``kernels/src``."""
+    version: str = ""
+    """Local only; the lock says it for an sdist."""
+
+
+class SharedObject(Record, frozen=True, kw_only=True):
+    """A local library compiled by the shim and packed without any build system."""
+
+    summary: str
+    """One line for the wheel's metadata."""
+    package: str
+    """Folder of Python files that goes into the wheel as it is."""
+    sources: tuple[str, ...]
+    """CUDA sources, relative to the source folder."""
+    output: str
+    """Path of the shared object inside the wheel."""
+    compile_flags: tuple[str, ...] = ()
+    """Flags of nvcc besides architectures, position independence and optimisation of paths."""
+
+
+class Recipe(Record, frozen=True, kw_only=True):
+    """One file of ``kernels/recipes``."""
+
+    schema: int
+    name: str
+    dist: str
+    """Distribution name, as in uv.lock for an sdist."""
+    tier: Literal["core", "extended"]
+    """``core`` is built by default, ``extended`` on big machines (``--kernels all``)."""
+    group: str
+    """Dependency group of pyproject.toml that is the build environment."""
+    memory_gib: float
+    """Resident memory of one compile job; the number of parallel jobs follows from it."""
+    core_hours: float
+    """What a build costs, for the plan and for the reason of a skip."""
+    device_units: int
+    """Translation units that leave a fatbin container in the result; 0 for host code only."""
+    artifacts: tuple[str, ...]
+    """Patterns of files that the wheel must contain."""
+    source: RecipeSource
+    include: tuple[str, ...] = ()
+    """Include folders of locked wheels, relative to site-packages, put on CPATH."""
+    env: dict[str, str] = {}
+    """Variables the package's build reads; ``{torch_archs}`` and friends are replaced, see :func:`render_env`."""
+    shared_object: SharedObject | None = None
+    """How a local source is built."""
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Names of all shipped recipes."""
+    return tuple(sorted(path.stem for path in (data_root() / "kernels" / "recipes").glob("*.toml")))
+
+
+def load_recipe(name: str) -> Recipe:
+    """Read and check ``kernels/recipes/<name>.toml``. Raises :class:`InputError` naming file, key and fix."""
+    path = data_root() / "kernels" / "recipes" / f"{name}.toml"
+    if name not in recipe_names():
+        raise InputError(f"no recipe named {name!r}", fix=f"known recipes: {', '.join(recipe_names())}")
+    recipe = load_toml(path, Recipe)
+    if recipe.schema != 1:
+        raise InputError(f"{path}: schema {recipe.schema} is not known", fix="this version of orbit reads schema 1")
+    if recipe.name != name:
+        raise InputError(f"{path}: name = {recipe.name!r} but the file is called {name}.toml", fix="make them equal")
+    if recipe.group not in GROUPS:
+        raise InputError(f"{path}: group = {recipe.group!r}", fix=f"use one of {', '.join(GROUPS)}")
+    local = recipe.source.kind == "local"
+    if local != (recipe.shared_object is not None and bool(recipe.source.folder) and bool(recipe.source.version)):
+        raise InputError(
+            f"{path}: source.kind = {recipe.source.kind!r} does not fit the rest",
+            fix="a local source needs source.folder, source.version and [shared_object]; an sdist none of them",
+        )
+    if not recipe.artifacts or recipe.memory_gib <= 0 or recipe.core_hours <= 0 or recipe.device_units < 0:
+        raise InputError(
+            f"{path}: artifacts, memory_gib, core_hours and device_units must say something",
+            fix="name the files the wheel must hold and positive estimates",
+        )
+    for key, value in recipe.env.items():
+        unknown = set(PLACEHOLDER.findall(value)) - set(arch_words(("sm_90a",)))
+        if unknown:
+            raise InputError(
+                f"{path}: env.{key} uses {{{unknown.pop()}}}", fix=f"known: {', '.join(arch_words(('sm_90a',)))}"
+            )
+    return recipe
+
+
+def arch_words(archs: tuple[str, ...]) -> dict[str, str]:
+    """The four ways packages want to be told architectures, made from ``("sm_90a", "sm_100a")``.
+
+    ``torch_archs`` = ``9.0a;10.0a``, ``feature_archs`` = ``90a;100a``, ``base_archs`` = ``90;100``,
+    ``sm_archs`` = ``sm_90a;sm_100a``.
+    """
+    parsed = [parse_arch(arch) for arch in archs]
+    return {
+        "torch_archs": ";".join(f"{arch.capability}{arch.suffix}" for arch in parsed),
+        "feature_archs": ";".join(f"{arch.major}{arch.minor}{arch.suffix}" for arch in parsed),
+        "base_archs": ";".join(f"{arch.major}{arch.minor}" for arch in parsed),
+        "sm_archs": ";".join(archs),
+    }
+
+
+def render_env(recipe: Recipe, archs: tuple[str, ...]) -> dict[str, str]:
+    """The recipe's variables with the architectures of the profile filled in."""
+    words = arch_words(archs)
+    return {key: PLACEHOLDER.sub(lambda match: words[match[1]], value) for key, value in recipe.env.items()}
+
+
+def gencode_pairs(profile: Profile) -> tuple[tuple[str, str], ...]:
+    """(virtual, real) architecture pairs to compile for the profile: ``("compute_90a", "sm_90a")``, ...
+
+    One pair per target, machine code only: PTX would let the driver compile at run time, which a declared target must
+    never need. Raises :class:`InputError` when the profile's CUDA release has no compiler for a target.
+    """
+    pairs = []
+    for target in profile.targets:
+        if not compiles(target.feature, profile.cuda):
+            raise InputError(
+                f"profile {profile.name}: CUDA {profile.cuda} cannot compile for {target.feature} ({target.name})",
+                fix="raise cuda, or drop that target",
+            )
+        pairs.append((target.feature.replace("sm_", "compute_"), target.feature))
+    return tuple(dict.fromkeys(pairs))

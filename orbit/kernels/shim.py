@@ -1,0 +1,308 @@
+"""The compiler shim: stands in for ``nvcc`` in the CUDA_HOME of a build and enforces the profile's architectures.
+
+Build scripts choose architectures in their own ways and ignore each other's variables, so the choice is taken from
+them: every ``-gencode``, ``-arch`` and ``-code`` is removed, whether from the command line, an option file or
+NVCC_PREPEND_FLAGS / NVCC_APPEND_FLAGS, and the configured pairs are put in their place, for compiling and for
+device linking. Each call that compiles or links appends one JSON line to the log: what was requested, what was
+done, source, seconds, status.
+
+It also makes results independent of the place they are built in: absolute paths below the build's root become relative
+ones and nvcc's temporary names lose their process number (``--keep-dir``). Two of nvcc's own programs are fronted for
+the same reason: ``cudafe++`` derives the names of internal kernels from a hash of the source's absolute path, and
+``ptxas`` gets line tables with absolute paths. ``--threads`` is fixed so that one job needs the memory the recipe says.
+
+Runs as a copy inside a build, on a bare ``python -I -S``: standard library only, imports nothing of orbit.
+Flags as documented by ``nvcc --help`` of CUDA 13.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CONFIG_NAME = "orbit-nvcc.json"
+GENCODE = ("-gencode", "--generate-code")
+ARCH = ("-arch", "--gpu-architecture")
+CODE = ("-code", "--gpu-code")
+THREADS = ("-t", "--threads")
+OPTION_FILE = ("-optf", "--options-file")
+SOURCES = (".cu", ".c", ".cc", ".cxx", ".cpp", ".ptx")
+OBJECTS = (".o", ".a", ".so", ".obj", ".lib", ".cubin", ".fatbin")
+SINGLE_ARCH = ("-ptx", "--ptx", "-cubin", "--cubin", "-E", "--preprocess")
+DEPENDENCIES = ("-M", "--generate-dependencies", "-MM", "--generate-nonsystem-dependencies")
+WITH_VALUE = """
+-o --output-file -I --include-path -isystem --system-include -include --pre-include -D --define-macro
+-U --undefine-macro -L --library-path -l --library -x --x -O --optimize -std --std -m --machine -ccbin
+--compiler-bindir -cudart --cudart -cudadevrt --cudadevrt -rdc --relocatable-device-code -odir --output-directory
+-Xcompiler --compiler-options -Xlinker --linker-options -Xptxas --ptxas-options -Xnvlink --nvlink-options
+-Xfatbin --fatbin-options -Xcudafe -Xarchive --archive-options -keep-dir --keep-dir -objtemp -MF --dependency-output
+-MT --dependency-target-name -maxrregcount --maxrregcount -default-stream --default-stream -diag-suppress
+--diag-suppress -diag-error --diag-error -diag-warn --diag-warn
+"""
+"""Flags whose value may be the next argument: it must not be taken for a source."""
+TAKES_VALUE = frozenset(WITH_VALUE.split())
+
+
+class ShimError(Exception):
+    """The call cannot be enforced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An nvcc command line, taken apart."""
+
+    arguments: tuple[str, ...]
+    """All arguments but those about architectures and threads, option files expanded."""
+    requested: tuple[str, ...]
+    """``virtual:real`` pairs that were asked for; empty when nothing was."""
+    sources: tuple[str, ...]
+    objects: tuple[str, ...]
+    output: str
+    single: bool
+    """Asks for a result that can hold one architecture only (PTX text, a cubin, preprocessed text)."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether device code may be compiled or linked; False for queries such as ``--version``."""
+        return bool(self.sources or self.objects)
+
+
+def parse(arguments: Sequence[str]) -> Call:
+    """Take a command line apart. Raises :class:`ShimError` for an option file that cannot be read."""
+    kept, settings = _split(arguments)
+    pairs = [pair for name, value in settings if name in GENCODE for pair in _gencode(value)]
+    archs = [value for name, value in settings if name in ARCH]
+    codes = [code for name, value in settings if name in CODE for code in value.split(",")]
+    positional: list[str] = []
+    values: dict[str, str] = {}
+    words = iter(kept)
+    for word in words:
+        name, joined, value = word.partition("=")
+        if joined or word not in TAKES_VALUE:
+            values[name] = value
+            if not word.startswith("-"):
+                positional.append(word)
+        else:
+            values[word] = next(words, "")
+    language = values.get("-x") or values.get("--x")
+    sources = tuple(path for path in positional if language or path.endswith(SOURCES))
+    return Call(
+        arguments=tuple(kept),
+        requested=(*pairs, *_from_arch(archs, codes)),
+        sources=sources,
+        objects=tuple(path for path in positional if path not in sources and _is_object(path)),
+        output=values.get("-o") or values.get("--output-file") or "",
+        single=any(flag in values for flag in (*SINGLE_ARCH, *DEPENDENCIES)),
+    )
+
+
+def enforce(call: Call, pairs: Sequence[Sequence[str]], threads: int) -> list[str]:
+    """The arguments to run instead: the call's own plus our architectures.
+
+    Raises :class:`ShimError` for a single-architecture result when several are configured, and for a pair whose code
+    has a suffix that its PTX lacks: ``compute_90`` compiled to ``sm_90a`` has none of the device's own instructions,
+    because the feature macros were never defined.
+    """
+    check_pairs(pairs)
+    if not call.compiles:
+        return list(call.arguments)
+    if call.single and len(pairs) > 1:
+        if not any(flag in call.arguments for flag in ("-E", "--preprocess", *DEPENDENCIES)):
+            raise ShimError(
+                f"{' '.join(call.sources)}: asks for PTX or a cubin, which holds one architecture, "
+                f"but {len(pairs)} are configured"
+            )
+        pairs = pairs[:1]
+    gencode = [f"-gencode=arch={virtual},code={real}" for virtual, real in pairs]
+    return [*call.arguments, *gencode, f"--threads={threads}"]
+
+
+def check_pairs(pairs: Sequence[Sequence[str]]) -> None:
+    """Raise :class:`ShimError` for an empty list or a pair such as ``compute_90`` with ``sm_90a``."""
+    if not pairs:
+        raise ShimError("no architecture is configured")
+    for virtual, real in pairs:
+        suffix = real[-1] if real[-1] in "af" else ""
+        if suffix and not virtual.endswith(suffix):
+            raise ShimError(f"{real} from {virtual} would lack the instructions that make it {real}")
+
+
+def relocate(arguments: Sequence[str], root: str, here: str) -> list[str]:
+    """Replace absolute paths below ``root`` by paths relative to ``here``, also in ``-I/path`` and ``--x=/path``."""
+    prefix = root.rstrip("/") + "/"
+    changed = []
+    for argument in arguments:
+        at = argument.find(prefix)
+        if at < 0 or "," in argument[:at] or argument.startswith("-D"):
+            changed.append(argument)
+        else:
+            changed.append(argument[:at] + os.path.relpath(argument[at:], here))
+    return changed
+
+
+def run_nvcc(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
+    """Run the real compiler on the enforced command line; its status is ours."""
+    here = os.getcwd()
+    environment = dict(os.environ)
+    before = shlex.split(environment.pop("NVCC_PREPEND_FLAGS", ""))
+    after = shlex.split(environment.pop("NVCC_APPEND_FLAGS", ""))
+    root = str(config["root"])
+    real = real_tool("nvcc", config, here)
+    try:
+        call = parse([*before, *arguments, *after])
+        effective = enforce(call, config["pairs"], int(config["threads"]))
+    except ShimError as error:
+        sys.stderr.write(f"orbit nvcc shim: {error}\n")
+        _log(config, {"error": str(error), "arguments": list(arguments), "status": 2})
+        return 2
+    if not call.compiles:
+        return subprocess.call([real, *effective], env=environment)
+    command = [*relocate(effective, root, here), *config["flags"]]
+    began = time.monotonic()
+    with _keep_folder(call, root) as keep:
+        status = subprocess.call([real, *command, *keep], env=environment)
+    status = status if status >= 0 else 128 - status
+    _log(
+        config,
+        {
+            "kind": "compile" if call.sources else "link",
+            "sources": [os.path.relpath(os.path.join(here, path), root) for path in call.sources or call.objects],
+            "requested": list(call.requested),
+            "effective": [argument.partition("=")[2] for argument in effective if argument.startswith("-gencode=")],
+            "seconds": round(time.monotonic() - began, 3),
+            "status": status,
+        },
+    )
+    return status
+
+
+def run_cudafe(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
+    """Run cudafe++ with the source's path below the build's root made independent of where that root is."""
+    root = str(config["root"]).rstrip("/") + "/"
+    changed = [
+        f"/{argument.removeprefix(root)}" if before == "--orig_src_path_name" else argument
+        for before, argument in zip(["", *arguments], arguments, strict=False)
+    ]
+    return subprocess.call([real_tool("cudafe++", config, os.getcwd()), *changed])
+
+
+def run_ptxas(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
+    """Run ptxas after taking the build's root out of the file names that the PTX text carries for line tables."""
+    root = str(config["root"]).rstrip("/") + "/"
+    for argument in arguments:
+        path = Path(argument)
+        if argument.endswith(".ptx") and path.is_file():
+            text = path.read_bytes()
+            if root.encode() in text:
+                path.write_bytes(text.replace(root.encode(), b""))
+    return subprocess.call([real_tool("ptxas", config, os.getcwd()), *arguments])
+
+
+TOOLS: dict[str, Callable[[Sequence[str], Mapping[str, Any]], int]] = {
+    "nvcc": run_nvcc,
+    "cudafe++": run_cudafe,
+    "ptxas": run_ptxas,
+}
+"""Programs of CUDA_HOME/bin that the shim stands in for; the real one is beside it, with ``-real`` behind its name."""
+
+
+def real_tool(name: str, config: Mapping[str, Any], here: str) -> str:
+    """Path of the real program, relative when ``here`` is inside the build (nvcc puts its own path into results)."""
+    path = os.path.join(str(config["bin"]), f"{name}-real")
+    return os.path.relpath(path, here) if (here + "/").startswith(str(config["root"]) + "/") else path
+
+
+@contextlib.contextmanager
+def _keep_folder(call: Call, root: str) -> Iterator[list[str]]:
+    """nvcc's flags that give its temporary files fixed names, in a folder of this call's own; deleted at the end."""
+    if not call.sources or call.single:
+        yield []
+        return
+    identity = (call.output or call.sources[0]).replace(root, "")
+    folder = f"nvcc-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    try:
+        yield ["--keep", f"--keep-dir={folder}"]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _log(config: Mapping[str, Any], line: Mapping[str, Any]) -> None:
+    """One write per line: parallel compilers append without mixing."""
+    handle = os.open(str(config["log"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(handle, (json.dumps(line, sort_keys=True) + "\n").encode())
+    finally:
+        os.close(handle)
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The arguments to keep, and the (flag, value) pairs taken away; option files are read in place."""
+    kept: list[str] = []
+    settings: list[tuple[str, str]] = []
+    queue = list(arguments)
+    while queue:
+        argument = queue.pop(0)
+        name, joined, value = argument.partition("=")
+        if name not in (*GENCODE, *ARCH, *CODE, *THREADS, *OPTION_FILE):
+            kept.append(argument)
+            if argument in TAKES_VALUE and queue:
+                kept.append(queue.pop(0))
+            continue
+        if not joined:
+            if not queue:
+                raise ShimError(f"{name} without a value")
+            value = queue.pop(0)
+        if name in OPTION_FILE:
+            queue[:0] = _option_files(value)
+        else:
+            settings.append((name, value))
+    return kept, settings
+
+
+def _gencode(value: str) -> list[str]:
+    """``arch=compute_90,code=[sm_90,compute_90]`` as pairs."""
+    virtual, _, codes = value.strip("'\"").partition(",code=")
+    virtual = virtual.removeprefix("arch=")
+    return [f"{virtual}:{code}" for code in codes.strip("[]\"'").split(",") if code] or [f"{virtual}:{virtual}"]
+
+
+def _from_arch(archs: Sequence[str], codes: Sequence[str]) -> list[str]:
+    """What ``-arch`` (and ``-code``) mean: ``-arch=sm_90`` is code for sm_90 and PTX for compute_90."""
+    pairs: list[str] = []
+    for arch in archs:
+        virtual = arch.replace("sm_", "compute_")
+        default = [arch, virtual] if arch.startswith("sm_") else [arch]
+        pairs.extend(f"{virtual}:{code}" for code in (codes or default))
+    return pairs
+
+
+def _option_files(value: str) -> list[str]:
+    words: list[str] = []
+    for name in value.split(","):
+        try:
+            words.extend(shlex.split(Path(name).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ShimError(f"option file {name}: {error.strerror}") from None
+    return words
+
+
+def _is_object(path: str) -> bool:
+    return path.endswith(OBJECTS) or ".so." in path
+
+
+if __name__ == "__main__":
+    CONFIG = json.loads(Path(__file__).with_name(CONFIG_NAME).read_text(encoding="utf-8"))
+    sys.exit(TOOLS[sys.argv[1]](sys.argv[2:], CONFIG))
