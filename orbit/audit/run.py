@@ -149,9 +149,9 @@ def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCo
 
 def _expected(env: Environment, policy: Policy) -> Iterator[Expected]:
     """Declared exceptions that are true of this environment."""
-    present = {env.in_site(item.path) for item in env.objects if item.containers}
+    present = {env.in_site(item.path): item for item in env.objects if item.containers}
     for gap in policy.expectations.gaps:
-        if gap.file in present:
+        if not expectation.gap_problem(env, policy, gap, present.get(gap.file)):
             served = f"; served by {', '.join(gap.served_by)}" if gap.served_by else ""
             yield Expected(
                 subject=gap.file,

@@ -24,7 +24,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
             if not any(matches(name, (pattern,)) for name in device):
                 yield _stale(pattern, "declared as dispatching, but no file with device code has this name")
     for gap in policy.expectations.gaps:
-        if problem := _gap_problem(env, policy, gap, device.get(gap.file)):
+        if problem := gap_problem(env, policy, gap, device.get(gap.file)):
             yield _stale(f"{gap.file} ({gap.target})", problem)
     lacking = needs_library.missing(env, policy)
     for absent in policy.expectations.absent:
@@ -37,7 +37,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
             )
 
 
-def _gap_problem(env: Environment, policy: Policy, gap: Gap, item: SharedObject | None) -> str:
+def gap_problem(env: Environment, policy: Policy, gap: Gap, item: SharedObject | None) -> str:
     """Why a declared gap is not true any more; empty when it is (a differing count is arch-coverage's finding)."""
     if item is None:
         return "declared with a coverage gap, but there is no such file with device code"

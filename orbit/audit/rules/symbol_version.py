@@ -32,7 +32,9 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
             if resolution.how == "base":
                 yield from _above_base(env, policy, item, library, wanted.versions)
             for provider in resolution.paths:
-                lacking = _lacking(env, loader, item, provider, wanted.imports)
+                lacking = _lacking(
+                    env, loader, item, provider=provider, rivals=resolution.paths, imports=wanted.imports
+                )
                 undefined = _undefined(loader.objects[provider].dynamic, wanted.versions)
                 if lacking or undefined:
                     yield _finding(env, item, provider, how=resolution.how, lacking=lacking, undefined=undefined)
@@ -59,14 +61,20 @@ def _wanted(dynamic: Dynamic) -> dict[str, _Wanted]:
 
 
 def _lacking(
-    env: Environment, loader: Loader, item: SharedObject, provider: str, imports: list[Import]
+    env: Environment,
+    loader: Loader,
+    item: SharedObject,
+    *,
+    provider: str,
+    rivals: tuple[str, ...],
+    imports: list[Import],
 ) -> list[Import]:
-    """Imports that neither the provider nor anything else the object pulls in exports."""
+    """Imports that neither the provider nor anything else the object pulls in (its rivals left out) exports."""
     exports = env.exports.get(provider, frozenset())
     open_imports = [symbol for symbol in imports if not _exported(exports, symbol)]
     if not open_imports:
         return []
-    others = [env.exports.get(path, frozenset()) for path in loader.closure(item)]
+    others = [env.exports.get(path, frozenset()) for path in loader.closure(item) - set(rivals)]
     return [symbol for symbol in open_imports if not any(_exported(table, symbol) for table in others)]
 
 

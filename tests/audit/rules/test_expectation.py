@@ -1,0 +1,96 @@
+"""expectation: exceptions that match nothing are findings; true ones are silent."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from orbit.audit.policy import Absent, Dispatching, Expectations, Gap, Waiver
+from orbit.audit.run import evaluate, read_environment
+from orbit.core.console import Silent
+from orbit.core.findings import Finding
+from tests.audit.support import TODAY, judge, make_policy
+from tests.writers.elf import write_elf
+from tests.writers.environment import EnvironmentWriter
+from tests.writers.fatbin import write_container, write_section
+
+REASON = "written for this test only"
+RULE = "expectation"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> EnvironmentWriter:
+    env = EnvironmentWriter(tmp_path / "e")
+    hopper = write_elf(
+        needed=["libmpi.so.40"], sections=[(".nv_fatbin", write_section(write_container("sm_90a"), b""))]
+    )
+    env.add("ext", {"ext/_c.cpython-310-x86_64-linux-gnu.so": hopper, "ext/other.py": b""})
+    return env
+
+
+FILE = "ext/_c.cpython-310-x86_64-linux-gnu.so"
+
+
+def gap(**changes: object) -> Gap:
+    fields = {"file": FILE, "target": "b200", "result": "none", "containers": 1, "reason": REASON, **changes}
+    return Gap(**fields)  # type: ignore[arg-type]
+
+
+def test_true_exceptions_are_silent(env: EnvironmentWriter) -> None:
+    expectations = Expectations(
+        schema=1,
+        gaps=(gap(served_by=("ext/other.*",)),),
+        absent=(Absent(files=("ext/*",), sonames=("libmpi*",), reason=REASON),),
+    )
+    assert judge(env.prefix, RULE, make_policy(expectations)) == []
+
+
+@pytest.mark.parametrize(
+    ("expectations", "words"),
+    [
+        (Expectations(schema=1, dispatching=(Dispatching(files=("gone/*",), reason=REASON),)), "no file with device"),
+        (Expectations(schema=1, gaps=(gap(file="gone.so"),)), "no such file"),
+        (Expectations(schema=1, gaps=(gap(target="h100"),)), "it has none"),
+        (Expectations(schema=1, gaps=(gap(result="ptx-jit"),)), "it has none"),
+        (Expectations(schema=1, gaps=(gap(served_by=("fa4/*",)),)), "not there"),
+        (
+            Expectations(schema=1, absent=(Absent(files=("ext/*",), sonames=("libucp*",), reason=REASON),)),
+            "misses none",
+        ),
+    ],
+)
+def test_stale_exceptions_are_findings(env: EnvironmentWriter, expectations: Expectations, words: str) -> None:
+    (finding,) = judge(env.prefix, RULE, make_policy(expectations))
+    assert words in finding.message
+    assert finding.fatal
+
+
+def waived(env: EnvironmentWriter, *waivers: Waiver) -> dict[str, list[Finding]]:
+    policy = make_policy(Expectations(schema=1, waivers=waivers))
+    found: dict[str, list[Finding]] = {}
+    for finding in evaluate(read_environment(env.prefix, policy.profile, Silent()), policy):
+        found.setdefault(finding.rule, []).append(finding)
+    return found
+
+
+def waiver(subject: str, expires: dt.date = TODAY) -> Waiver:
+    return Waiver(rule="foreign-extension", subject=subject, reason=REASON, expires=expires)
+
+
+def test_waiver_applies_until_its_last_day(env: EnvironmentWriter) -> None:
+    found = waived(env, waiver("ext/_c*.so"))
+    assert not found["foreign-extension"][0].fatal
+    assert REASON in found["foreign-extension"][0].waiver
+    assert RULE not in found
+
+
+def test_expired_waiver_does_not_apply_and_says_so(env: EnvironmentWriter) -> None:
+    found = waived(env, waiver("ext/_c*.so", TODAY - dt.timedelta(days=1)))
+    assert found["foreign-extension"][0].fatal
+    assert "expired" in found[RULE][0].message
+
+
+def test_waiver_without_a_finding(env: EnvironmentWriter) -> None:
+    assert "matches no finding" in waived(env, waiver("other*"))[RULE][0].message
