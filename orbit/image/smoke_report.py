@@ -11,6 +11,7 @@ from orbit.smoke.model import FAILED, RESULTS, SKIPPED, CheckResult
 
 SCHEMA = "orbit.smoke"
 VERSION = 1
+TAIL_LINES = 8
 
 
 class SmokeRun(Record, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ def render(report: SmokeReport) -> str:
             detail = f": {result.detail}" if result.detail else ""
             lines.append(f"  {result.result:12} {result.seconds:7.1f}s  {result.check}{detail}")
             if result.result == FAILED and result.tail:
-                lines.extend(f"  | {line}" for line in result.tail.rstrip().splitlines()[-12:])
+                lines.extend(f"  | {line}" for line in result.tail.rstrip().splitlines()[-TAIL_LINES:])
     lines.extend(f"skipped {item.what}: {item.reason}" for item in report.not_run)
     counts = report.counts()
     lines.append(", ".join(f"{counts[kind]} {kind}" for kind in RESULTS if counts[kind]) or "nothing was run")

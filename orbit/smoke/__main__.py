@@ -1,8 +1,8 @@
 """``python -m orbit.smoke LIST.toml``: run a smoke list with this interpreter, here.
 
 With ``-`` the list and its context come as JSON on stdin (that is how ``orbit image smoke`` starts it in an image).
-Results: one line each on stderr, JSON lines on stdout with ``--json``. Exit status: 0 all good, 1 a check failed,
-3 nothing failed but something could not be checked.
+Results: one line each on stderr (not with ``-``), JSON lines on stdout with ``--json``. Exit status: 0 all good,
+1 a check failed, 3 nothing failed but something could not be checked.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     with open(args.out, "w", encoding="utf-8") if args.out else open("/dev/null", "w", encoding="utf-8") as out:
         for result in run_list(smoke, context, machine=Machine.examine()):
             results.append(result)
-            print(_line(result), file=sys.stderr, flush=True)
             text = json.dumps(result.as_dict())
             print(text, file=out, flush=True)
+            if args.list != "-":
+                print(_line(result), file=sys.stderr, flush=True)
             if args.json:
-                print(text, flush=True)
+                # engines mix the two streams; a line of its own starts after whatever was half-written before
+                print(f"\n{text}", flush=True)
     return exit_code(results)
 
 

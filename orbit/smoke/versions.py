@@ -14,6 +14,8 @@ from typing import Any
 from orbit.smoke.model import CheckError, Context
 
 SHOWN = 12
+BUILT = "wheelhouse"
+"""Origin of what Orbit compiled. Its own sources (orbit-probe) are no package of the lock; all others are."""
 
 
 def check_versions(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
@@ -25,12 +27,13 @@ def check_versions(parameters: Mapping[str, Any], context: Context) -> dict[str,
     record = Path(context.prefix or sys.prefix) / "share" / "orbit" / "environment.json"
     said = json.loads(record.read_text(encoding="utf-8"))
     recorded = {normal(dist["name"]): str(dist["version"]) for dist in said["distributions"]}
+    own = {normal(dist["name"]) for dist in said["distributions"] if dist.get("origin") == BUILT}
     skipped = {normal(item["what"].split()[0]) for item in said.get("skipped", ())}
     site = [path for path in sys.path if path.endswith("site-packages")]
     found = [(normal(dist.metadata["Name"]), dist.version) for dist in metadata.distributions(path=site)]
     problems = [*differences(found, recorded, ignore)]
     if context.lock:
-        problems.extend(off_lock(recorded, context.lock, ignore, skipped))
+        problems.extend(off_lock(recorded, context.lock, ignore | (own - set(context.lock)), skipped))
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise CheckError("; ".join(problems[:SHOWN]) + more)

@@ -78,6 +78,13 @@ def test_versions_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert check_versions({}, context)["distributions"] == 1
     with pytest.raises(CheckError, match=r"the lock has 1\.6"):
         check_versions({}, Context(prefix=str(tmp_path), lock={"some-dist": ("1.6",)}))
+    with pytest.raises(CheckError, match="no such package"):
+        check_versions({}, Context(prefix=str(tmp_path), lock={"other": ("1.6",)}))
+    built = {"name": "some-dist", "version": "1.5", "origin": "wheelhouse"}
+    record.write_text(json.dumps({"distributions": [built], "skipped": [{"what": "other 2", "reason": "r"}]}))
+    check_versions({}, Context(prefix=str(tmp_path), lock={"other": ("2",)}))
+    with pytest.raises(CheckError, match=r"the lock has 1\.6"):
+        check_versions({}, Context(prefix=str(tmp_path), lock={"some-dist": ("1.6",)}))
     record.write_text(json.dumps({"distributions": [{"name": "some-dist", "version": "1.4"}]}))
     with pytest.raises(CheckError, match=r"1\.4 is recorded, 1\.5 is installed"):
         check_versions({}, context)

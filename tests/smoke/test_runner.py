@@ -120,7 +120,7 @@ def test_command_line(packages: Path, tmp_path: Path, capfd: pytest.CaptureFixtu
     )
     out = tmp_path / "out.jsonl"
     assert main([str(path), "--json", "--out", str(out), "--only", "good"]) == 0
-    assert json.loads(capfd.readouterr().out)["result"] == "passed"
+    assert json.loads(capfd.readouterr().out.strip())["result"] == "passed"
     assert main([str(path), "--out", str(out)]) == 1
     assert [json.loads(line)["result"] for line in out.read_text().splitlines()] == ["passed", "failed"]
     assert main([str(path), "--only", "nothing"]) == 2
