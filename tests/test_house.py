@@ -246,7 +246,7 @@ def test_forbidden_words_would_be_seen(text: str) -> None:
 
 
 def test_legitimate_words_pass() -> None:
-    text = "scope='session', a sandbox for rewards, $HOME/work/x, a rollout agent, /opt/orbit, /home is empty, ./work/x, /home/ann/x"
+    text = "scope='session', a sandbox for rewards, $HOME/work/x, agents, /opt/orbit, ./work/x, /home/ann/x"
     assert list(forbidden_words("a", text)) == []
 
 
