@@ -40,7 +40,7 @@ nix() {
 
 # 1. What git would hand to nix: tracked files and new ones that are not ignored.
 mkdir "$scratch/flake"
-(cd "$root" && git -c core.quotePath=off ls-files --cached --others --exclude-standard) |
+(cd "$root" && git -c "safe.directory=*" -c core.quotePath=off ls-files --cached --others --exclude-standard) |
     while IFS= read -r name; do [ ! -e "$root/$name" ] || echo "$name"; done >"$scratch/list"
 (cd "$root" && tar -c -T "$scratch/list") | tar -x -C "$scratch/flake"
 
