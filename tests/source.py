@@ -24,7 +24,7 @@ def files() -> tuple[str, ...]:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("the house rules need a git checkout (git ls-files)")
     done = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,
