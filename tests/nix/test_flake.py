@@ -17,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "nix" / "tests" / "evaluate.sh"
+# Reading needs no store; without this nix would make one at /nix.
+NO_STORE = {**os.environ, "NIX_REMOTE": "dummy://"}
 INPUT = re.compile(r"^    (?:([\w-]+)\.url|([\w-]+)) = ", re.MULTILINE)
 
 
@@ -95,7 +97,7 @@ def test_nix_reads_the_inputs_as_we_do() -> None:
         [nix, "--eval", "--strict", "--json", "-E", f"(import {ROOT / 'flake.nix'}).inputs"],
         check=True,
         capture_output=True,
-        env={**os.environ, "NIX_REMOTE": "dummy://"},
+        env=NO_STORE,
     )
     inputs = json.loads(done.stdout)
     flat = {
@@ -110,7 +112,7 @@ def test_nix_parses_every_file() -> None:
     nix = need_nix()
     files = [ROOT / "flake.nix", *sorted((ROOT / "nix").rglob("*.nix"))]
     assert len(files) >= 5
-    done = subprocess.run([nix, "--parse", *files], capture_output=True, text=True, check=False)
+    done = subprocess.run([nix, "--parse", *files], capture_output=True, text=True, check=False, env=NO_STORE)
     assert done.returncode == 0, done.stderr
 
 
