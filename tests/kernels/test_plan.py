@@ -1,0 +1,106 @@
+"""orbit.kernels.plan: what enters a wheel's key and what does not, and how many jobs fit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orbit.core.paths import checkout_root
+from orbit.core.records import content_key
+from orbit.core.store import Store
+from orbit.errors import InputError
+from orbit.kernels import plan as plans
+from orbit.kernels.plan import Item, make_plan, memory_available_gib, parallel_jobs
+from orbit.kernels.recipe import Recipe, load_recipe
+from orbit.profile.model import load_profile
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan must not depend on this machine's compiler in a unit test."""
+    monkeypatch.setattr(plans, "host_compiler", lambda: "g++ 12.2.0")
+
+
+def item(tmp_path: Path, name: str, root: Path | None = None, profile: str = "cu130") -> Item:
+    plan = make_plan(load_profile(profile), root or checkout_root(), Store(tmp_path), tier="all")
+    return next(each for each in plan.items if each.recipe.name == name)
+
+
+def key(tmp_path: Path, name: str = "causal-conv1d", root: Path | None = None) -> str:
+    return content_key(item(tmp_path, name, root).inputs)
+
+
+def test_core_skips_the_big_ones_with_a_reason(tmp_path: Path) -> None:
+    plan = make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="core")
+    assert [each.recipe.name for each in plan.items] == ["orbit-probe", "causal-conv1d", "transformer-engine-torch"]
+    assert [skip.what for skip in plan.skipped] == ["flash-attn", "mamba-ssm"]
+    assert all("core-hours" in skip.reason and "--kernels all" in skip.reason for skip in plan.skipped)
+    assert all(each.cached == "" for each in plan.items)
+
+
+def test_all_skips_nothing(tmp_path: Path) -> None:
+    plan = make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="all")
+    assert len(plan.items) == 5
+    assert plan.skipped == ()
+    with pytest.raises(InputError, match="no tier"):
+        make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="extended")
+
+
+def test_estimates_do_not_rebuild_but_everything_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(tmp_path)
+
+    def changed(**fields: object) -> str:
+        def load(name: str) -> Recipe:
+            return msgspec.structs.replace(load_recipe(name), **fields)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(plans, "load_recipe", load)
+            return key(tmp_path)
+
+    assert changed(memory_gib=30, core_hours=99) == before
+    others = [
+        changed(env={"X": "1"}),
+        changed(include=("nvidia/cudnn/include",)),
+        changed(group="cuda"),
+        changed(device_units=4),
+    ]
+    assert len({before, *others}) == 5
+    with monkeypatch.context() as patch:
+        patch.setattr(plans, "shim_hash", lambda: "another shim")
+        assert key(tmp_path) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(plans, "host_compiler", lambda: "g++ 14.1.0")
+        assert key(tmp_path) != before
+    assert key(tmp_path) == before
+
+
+def test_a_changed_source_file_rebuilds_only_its_recipe(tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    shutil.copytree(checkout_root() / "kernels" / "src", root / "kernels" / "src")
+    shutil.copyfile(checkout_root() / "uv.lock", root / "uv.lock")
+    probe, conv = key(tmp_path, "orbit-probe", root), key(tmp_path, "causal-conv1d", root)
+    source = root / "kernels" / "src" / "orbit_probe" / "csrc" / "probe.cu"
+    source.write_text(source.read_text() + "\n")
+    assert key(tmp_path, "orbit-probe", root) != probe
+    assert key(tmp_path, "causal-conv1d", root) == conv
+
+
+def test_the_same_wheel_serves_both_profiles(tmp_path: Path) -> None:
+    one = item(tmp_path, "orbit-probe", profile="cu130")
+    other = item(tmp_path, "orbit-probe", profile="probe")
+    assert content_key(one.inputs) == content_key(other.inputs)
+
+
+@pytest.mark.parametrize(
+    ("memory", "cores", "available", "jobs"),
+    [(3, 2, 20, 2), (10, 64, 512, 51), (30, 2, 16, 1), (1, 8, 100, 8), (3, 8, 10, 3)],
+)
+def test_jobs_fit_memory_and_cores(memory: float, cores: int, available: float, jobs: int) -> None:
+    assert parallel_jobs(memory, cores, available) == jobs
+
+
+def test_memory_is_read_from_this_machine() -> None:
+    assert 0.05 < memory_available_gib() < 100_000

@@ -1,0 +1,106 @@
+"""orbit.kernels.workspace: the shim stands in front of the compiler, and nothing of the caller reaches a build."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbit.kernels.buildenv import SITE
+from orbit.kernels.shim import ShimError
+from orbit.kernels.workspace import NOWHERE, Workspace, ninja_count
+
+PAIRS = [("compute_90a", "sm_90a")]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A build environment whose compiler says its arguments."""
+    env = tmp_path / "environment"
+    tools = env / SITE / "nvidia" / "cu13" / "bin"
+    tools.mkdir(parents=True)
+    for tool in ("nvcc", "cudafe++", "ptxas"):
+        (tools / tool).write_text('#!/bin/sh\necho "$@"\n')
+        (tools / tool).chmod(0o755)
+    (env / "bin").mkdir()
+    (env / "bin" / "python").symlink_to(sys.executable)
+    return env
+
+
+def workspace(tmp_path: Path, environment: Path) -> Workspace:
+    root = tmp_path / "space with a blank"
+    root.mkdir()
+    space = Workspace(root, tmp_path / "log")
+    space.prepare(environment, PAIRS)
+    return space
+
+
+def test_nvcc_is_the_shim(tmp_path: Path, environment: Path) -> None:
+    space = workspace(tmp_path, environment)
+    nvcc = space.cuda / "bin" / "nvcc"
+    done = subprocess.run([nvcc, "-arch=sm_80", "-c", "a.cu"], cwd=space.root, capture_output=True, check=True)
+    assert b"-gencode=arch=compute_90a,code=sm_90a" in done.stdout
+    assert b"sm_80" not in done.stdout
+    assert json.loads(space.units.read_text())["requested"] == ["compute_80:sm_80", "compute_80:compute_80"]
+    assert not (environment / SITE / "nvidia" / "cu13" / "bin" / "nvcc-real").exists(), "wrote into site-packages"
+
+
+def test_a_pair_without_its_feature_set_stops_the_build(tmp_path: Path, environment: Path) -> None:
+    (tmp_path / "root").mkdir()
+    with pytest.raises(ShimError, match="would lack"):
+        Workspace(tmp_path / "root", tmp_path / "log").prepare(environment, [("compute_90", "sm_90a")])
+
+
+def test_variables_are_ours(tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CFLAGS", "MAX_JOBS", "CUDA_HOME", "https_proxy", "TORCH_CUDA_ARCH_LIST"):
+        monkeypatch.setenv(name, "the caller's")
+    space = workspace(tmp_path, environment)
+    variables = space.variables(jobs=3, include=("nvidia/nccl/include",), extra={"X_FORCE_BUILD": "TRUE"})
+    assert "the caller's" not in variables.values()
+    assert variables["MAX_JOBS"] == "3"
+    assert variables["CPATH"] == str(space.env / SITE / "nvidia/nccl/include")
+    assert variables["https_proxy"] == variables["HTTPS_PROXY"] == NOWHERE
+    assert variables["PATH"].split(":")[:2] == [str(space.env / "bin"), str(space.cuda / "bin")]
+    assert variables["X_FORCE_BUILD"] == "TRUE"
+
+
+def test_the_count_of_ninja(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert ninja_count(log) is None
+    log.write_text("ptxas info [1/9]\n")
+    log.write_text("[1/4] c++ -c a.cpp\nwarning: x[3]\n[2/4] nvcc -c b.cu\n")
+    assert ninja_count(log) == (2, 4)
+    log.write_text("nothing\n")
+    assert ninja_count(log) is None
+
+
+def test_progress_comes_from_the_logs(tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbit.kernels.workspace.POLL_S", 0.01)
+    space = workspace(tmp_path, environment)
+    seen: list[tuple[int, int]] = []
+
+    class Spy:
+        def step(self, text: str) -> None: ...
+
+        def advance(self, what: str, done: int, total: int) -> None:
+            seen.append((done, total))
+
+    import time
+
+    with space.watched("thing", 3, Spy()):
+        space.units.write_text("{}\n")
+        until(lambda: (1, 3) in seen, time.monotonic() + 5)
+        space.log.write_text("[2/4] x\n")
+        until(lambda: (2, 4) in seen, time.monotonic() + 5)
+    assert seen == [(1, 3), (2, 4)]
+
+
+def until(condition: object, deadline: float) -> None:
+    import time
+
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
