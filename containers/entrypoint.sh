@@ -5,7 +5,8 @@ set -eu
 
 uid=$(id -u)
 state=${ORBIT_STATE:-/tmp/orbit-$uid}
-if ! mkdir -p "$state" 2>/dev/null || [ ! -w "$state" ]; then
+# shellcheck disable=SC2174 # the deepest folder is the one that must be private
+if ! mkdir -p -m 0700 "$state" 2>/dev/null || [ ! -w "$state" ]; then
     echo "orbit-entrypoint: $state: user $uid may not write there" >&2
     echo "  fix: mount a writable folder and name it in ORBIT_STATE, or give the container a tmpfs on /tmp" >&2
     exit 4

@@ -1,0 +1,184 @@
+"""Orbit's own layer: complete, equal to what the project's build backend makes, and the entry point at work."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import email
+import hashlib
+import io
+import marshal
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orbit.core.console import Silent
+from orbit.core.paths import checkout_root
+from orbit.core.tools import uv
+from orbit.image.layers import SITE
+from orbit.image.own import dist_info, own_key, own_members, package_files
+from orbit.image.runtime import STATE_SCRIPT, state_script
+from orbit.image.tar import Member
+from tests.image.world import make_checkout, write_tree
+
+PREFIX = "/opt/orbit"
+
+
+def members_of(tmp_path: Path, root: Path) -> dict[str, Member]:
+    environment = tmp_path / "environment"
+    write_tree(environment, {"bin/python3.12": f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode()})
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    members = own_members(root, environment, PREFIX, scratch, progress=Silent())
+    return {member.name.removeprefix("opt/orbit/"): member for member in members}
+
+
+def data(member: Member) -> bytes:
+    assert isinstance(member.source, bytes)
+    return member.source
+
+
+def test_the_layer_is_an_installed_distribution(tmp_path: Path) -> None:
+    members = members_of(tmp_path, make_checkout(tmp_path / "checkout"))
+    info = f"{SITE}/orbit-0.1.0.dist-info"
+    assert {
+        f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+    } <= set(members)
+    assert f"{SITE}/orbit/_data/env/profiles/small.toml" in members
+    assert {"bin/orbit", "bin/orbit-entrypoint", STATE_SCRIPT} <= set(members)
+    assert members["bin/orbit"].mode == members["bin/orbit-entrypoint"].mode == 0o755
+    for path, digest, size in csv.reader(io.StringIO(data(members[f"{info}/RECORD"]).decode())):
+        recorded = data(members[os.path.normpath(f"{SITE}/{path}")])
+        if digest:
+            assert (
+                digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(recorded).digest()).rstrip(b"=").decode()
+            )
+            assert int(size) == len(recorded)
+    listed = {
+        os.path.normpath(f"{SITE}/{row[0]}")
+        for row in csv.reader(io.StringIO(data(members[f"{info}/RECORD"]).decode()))
+    }
+    assert listed == {name for name in members if not name.endswith(".pyc")}
+
+
+def test_compiled_files_are_the_interpreters_own_and_name_the_image(tmp_path: Path) -> None:
+    members = members_of(tmp_path, make_checkout(tmp_path / "checkout"))
+    compiled = data(members[f"{SITE}/orbit/cli/__pycache__/__init__.cpython-312.pyc"])
+    assert compiled[4:8] == b"\x01\0\0\0"  # hash-based, never checked (PEP 552)
+    assert marshal.loads(compiled[16:]).co_filename == f"{PREFIX}/{SITE}/orbit/cli/__init__.py"
+    assert data(members[f"{SITE}/orbit/__pycache__/__init__.cpython-312.pyc"]) != b"stale"
+
+
+def test_the_key_follows_every_file_and_nothing_else(tmp_path: Path) -> None:
+    root = make_checkout(tmp_path / "one")
+    key = own_key(root)
+    (root / "README.md").write_text("not in the image")
+    (root / "orbit" / "__pycache__" / "other.pyc").write_bytes(b"x")
+    os.utime(root / "orbit" / "__init__.py", (1, 1))
+    assert own_key(root) == own_key(make_checkout(tmp_path / "two")) == key
+    for name in ("orbit/cli/__init__.py", "env/profiles/small.toml", "pyproject.toml", "LICENSE"):
+        old = (root / name).read_bytes()
+        (root / name).write_bytes(old + b"\n")
+        assert own_key(root) != key, name
+        (root / name).write_bytes(old)
+
+
+@pytest.mark.integration
+def test_it_holds_what_the_build_backend_puts_into_a_wheel(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    root = checkout_root()
+    copy = tmp_path / "checkout"
+    for name in ("orbit", "env", "kernels", "containers"):
+        shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(root / name, copy / name)
+    subprocess.run(
+        [uv(), "build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", tmp_path, copy],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    project = tomllib.loads((copy / "pyproject.toml").read_text())
+    with zipfile.ZipFile(wheel) as archive:
+        theirs = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+    ours = package_files(copy, project)
+    assert {name: body for name, body in theirs.items() if ".dist-info/" not in name} == ours
+    info = dist_info(copy, project)
+    (name,) = [name for name in theirs if name.endswith("/METADATA")]
+    one, other = email.message_from_bytes(theirs[name]), email.message_from_bytes(info["METADATA"])
+    for field in ("Name", "Version", "Summary", "License-Expression"):
+        assert one[field] == other[field]
+    for field in ("Requires-Dist", "Provides-Extra", "License-File"):
+        assert sorted(_plain(text) for text in one.get_all(field, [])) == sorted(
+            _plain(text) for text in other.get_all(field, [])
+        )
+    assert set(one["Requires-Python"].split(",")) == set(other["Requires-Python"].split(","))
+    assert theirs[name.replace("METADATA", "entry_points.txt")].split() == info["entry_points.txt"].split()
+
+
+def _plain(requirement: str) -> str:
+    return requirement.replace(" ", "").replace('"', "'")
+
+
+# --- the entry point -------------------------------------------------------------------------------------------------
+
+
+def enter(tmp_path: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    root = tmp_path / "prefix"
+    (root / "bin").mkdir(parents=True, exist_ok=True)
+    (root / "share" / "orbit").mkdir(parents=True, exist_ok=True)
+    shutil.copy(checkout_root() / "containers" / "entrypoint.sh", root / "bin" / "orbit-entrypoint")
+    (root / STATE_SCRIPT).write_bytes(state_script())
+    env = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.run(
+        [root / "bin" / "orbit-entrypoint", *command], env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_entry_point_makes_a_state_folder_and_becomes_the_command(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    done = enter(
+        tmp_path, "sh", "-c", "echo $0 $HOME $TRITON_CACHE_DIR $TMPDIR; test -w $TRITON_CACHE_DIR; exit 7", "name",
+        ORBIT_STATE=str(state), ORBIT_ENVIRONMENT="abc", HOME="/", PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (7, "")
+    assert done.stdout.split()[:2] == ["name", f"{state}/home"]
+    assert done.stdout.split()[2].startswith(f"{state}/cache/abc/")
+    assert done.stdout.split()[3] == f"{state}/tmp"
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_would_leak_in_is_unset_and_arguments_survive(tmp_path: Path) -> None:
+    state = str(tmp_path / "state with space")
+    done = enter(
+        tmp_path, "sh", "-c", 'echo "[${PYTHONPATH:-}${LD_LIBRARY_PATH:-}] <$1>"', "x", "a  b",
+        ORBIT_STATE=state, PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
+    )  # fmt: skip
+    assert done.stdout == "[] <a  b>\n"
+    assert (tmp_path / "state with space" / "tmp").is_dir()
+
+
+def test_a_home_that_can_be_written_is_kept(tmp_path: Path) -> None:
+    done = enter(tmp_path, "sh", "-c", "echo $HOME", ORBIT_STATE=str(tmp_path / "s"), HOME=str(tmp_path))
+    assert done.stdout.strip() == str(tmp_path)
+
+
+def test_a_state_folder_that_cannot_be_made_is_a_sentence_and_status_4(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = enter(tmp_path, "true", ORBIT_STATE=str(tmp_path / "file" / "state"))
+    assert done.returncode == 4
+    assert "may not write there" in done.stderr
+    assert "fix:" in done.stderr
+
+
+def test_the_entry_point_is_clean_for_shellcheck() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    path = checkout_root() / "containers" / "entrypoint.sh"
+    done = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
