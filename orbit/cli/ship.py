@@ -1,0 +1,62 @@
+"""The main job: turn the lockfile into a verified, smoke-tested OCI image with evidence for every stage."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from orbit.cli import add_json_option, add_profile_option
+
+HELP = "lock check, kernels, environment, audit, image, smoke, evidence"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    add_profile_option(parser)
+    add_json_option(parser)
+    parser.add_argument("--dist", type=Path, default=Path("dist"), metavar="DIR", help="where runs go (default: dist)")
+    parser.add_argument(
+        "--kernels", choices=("core", "all"), default="core", help="all: also the recipes meant for big machines"
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="compile jobs at once (default: by cores and memory)")
+    parser.add_argument(
+        "--engine", choices=("auto", "docker", "bubblewrap"), default="auto", help="where smoke checks run"
+    )
+    parser.add_argument("--no-smoke", action="store_true", help="leave the smoke checks out (recorded as skipped)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be built, and change nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ship, and print where the evidence is."""
+    import msgspec
+
+    from orbit.core.console import Console
+    from orbit.core.paths import checkout_root
+    from orbit.core.store import Store, cache_root
+    from orbit.errors import InputError
+    from orbit.profile.model import load_profile
+    from orbit.ship import Options, plan, ship
+
+    if args.jobs is not None and args.jobs < 1:
+        raise InputError(f"--jobs {args.jobs}", fix="give a number of 1 or more")
+    profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
+    options = Options(kernels=args.kernels, jobs=args.jobs, engine=args.engine, smoke=not args.no_smoke)
+    if args.dry_run:
+        steps = plan(profile, root, store, options)
+        if args.json:
+            print(msgspec.json.format(msgspec.json.encode(steps), indent=2).decode())
+        else:
+            print("\n".join(f"{stage:12} {text}" for stage, text in steps.items()))
+        return 0
+    summary = ship(profile, root, store, dist=args.dist.absolute(), options=options, progress=Console())
+    folder = args.dist / summary.run
+    if args.json:
+        print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+    else:
+        print(
+            f"{summary.profile}: {summary.result.value}\nimage    {summary.image_digest}\n"
+            f"layout   {folder / 'image'}\nevidence {folder / 'summary.md'}",
+            file=sys.stderr,
+        )
+    return 0

@@ -1,0 +1,317 @@
+"""The main job: lock -> kernels -> environment -> audit -> image -> smoke, with evidence for every stage.
+
+Each stage is a function from the run so far to an :class:`Outcome`. The runner times it, writes its record the moment
+it ends, and goes on only while nothing failed; what did not run is recorded as skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orbit import __version__
+from orbit.audit.run import AuditReport, audit_environment
+from orbit.core.console import Progress
+from orbit.core.files import sha256_file, tree_hash
+from orbit.core.findings import Finding, Skipped
+from orbit.core.meter import Meter
+from orbit.core.paths import PACKAGE
+from orbit.core.records import content_key, dump_json, load_json
+from orbit.core.store import Entry, Store
+from orbit.env.create import create_environment
+from orbit.errors import CheckFailed, OrbitError, RefusedError
+from orbit.image.build import ImageResult, build_image
+from orbit.image.smoke import run_smoke
+from orbit.kernels.build import Wheelhouse, build_kernels
+from orbit.kernels.plan import make_plan
+from orbit.profile.check import check_lock
+from orbit.profile.model import Profile
+from orbit.release.evidence import Result, StageRecord, Summary, format_seconds, utc_now, write_stage, write_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller may choose; the defaults are the recommended job."""
+
+    kernels: str = "core"
+    """Tier of recipes: ``core`` or ``all``."""
+    jobs: int | None = None
+    """Compile jobs at once; None lets the recipes' memory needs and the cores decide."""
+    engine: str = "auto"
+    """Where the smoke checks run: ``auto``, ``docker`` or ``bubblewrap``."""
+    smoke: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a stage says of itself."""
+
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    reused: bool = False
+    findings: tuple[Finding, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    tools: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: its fixed inputs, and what the stages have made so far."""
+
+    profile: Profile
+    root: Path
+    store: Store
+    options: Options
+    folder: Path
+    progress: Progress
+    wheelhouse: Wheelhouse | None = None
+    environment: Entry | None = None
+    image: ImageResult | None = None
+
+
+class StageSkipped(Exception):
+    """Raised by a stage that was asked not to run; the text is the reason."""
+
+
+def ship(profile: Profile, root: Path, store: Store, *, dist: Path, options: Options, progress: Progress) -> Summary:
+    """Run the whole pipeline and write its evidence under ``dist``.
+
+    Raises what the failing stage raised, after its record and the summary are on disk. Findings that are fatal raise
+    :class:`CheckFailed`.
+    """
+    with store.writer("orbit ship"):
+        store.sweep()
+        began = utc_now()
+        run_name = f"{profile.name}-{began:%Y%m%dT%H%M%SZ}"
+        run = Run(profile, root, store, options, _new_run_folder(dist, run_name), progress)
+        with Meter() as meter:
+            records, failure = _run_stages(run)
+        summary = Summary(
+            run=run.folder.name,
+            profile=profile.name,
+            orbit_version=__version__,
+            result=Result.FAILED if failure else Result.PASSED,
+            image_digest=run.image.digest if run.image else "",
+            stages=tuple(records),
+            started=began.isoformat(),
+            seconds=meter.seconds,
+        )
+        write_summary(run.folder, summary)
+        _point_latest(dist, profile.name, run.folder)
+    if failure is not None:
+        raise failure
+    return summary
+
+
+def _run_stages(run: Run) -> tuple[list[StageRecord], BaseException | None]:
+    records: list[StageRecord] = []
+    failure: BaseException | None = None
+    for number, (name, work) in enumerate(STAGES, start=1):
+        if failure is not None:
+            record = StageRecord(
+                stage=name,
+                result=Result.SKIPPED,
+                reason="an earlier stage failed",
+                started=utc_now().isoformat(),
+                seconds=0.0,
+            )
+        else:
+            record, failure = _run_stage(run, name, work)
+        write_stage(run.folder, number, record)
+        records.append(record)
+    return records, failure
+
+
+def _run_stage(run: Run, name: str, work: Callable[[Run], Outcome]) -> tuple[StageRecord, BaseException | None]:
+    run.progress.step(f"[{name}]")
+    started = utc_now().isoformat()
+    outcome: Outcome | None = None
+    failure: BaseException | None = None
+    result, reason = Result.PASSED, ""
+    with Meter() as meter:
+        try:
+            outcome = work(run)
+        except StageSkipped as skip:
+            result, reason = Result.SKIPPED, str(skip)
+        except (OrbitError, OSError) as error:
+            result, reason, failure = Result.FAILED, str(error), error
+        except KeyboardInterrupt as error:
+            result, reason, failure = Result.FAILED, "interrupted", error
+    if outcome is not None and any(finding.fatal for finding in outcome.findings):
+        fatal = [finding for finding in outcome.findings if finding.fatal]
+        result, reason = Result.FAILED, f"{len(fatal)} finding(s)"
+        failure = CheckFailed(
+            "\n".join(
+                [f"{name}: {len(fatal)} finding(s)", *(f"  {f.rule} {f.subject}: {f.message}" for f in fatal[:20])]
+            ),
+            fix=fatal[0].fix,
+        )
+    record = StageRecord(
+        stage=name,
+        result=result,
+        reason=reason,
+        reused=outcome.reused if outcome else False,
+        inputs=outcome.inputs if outcome else {},
+        outputs=outcome.outputs if outcome else {},
+        findings=outcome.findings if outcome else (),
+        skipped=outcome.skipped if outcome else (),
+        tools=outcome.tools if outcome else {},
+        started=started,
+        seconds=meter.seconds,
+        peak_memory_bytes=meter.peak_bytes,
+    )
+    state = result.value + (", reused" if record.reused else "") + (f": {reason}" if result is Result.SKIPPED else "")
+    run.progress.step(f"[{name}] {state} in {format_seconds(record.seconds)}")
+    return record, failure
+
+
+def _lock_stage(run: Run) -> Outcome:
+    report = check_lock(run.profile, run.root)
+    return Outcome(
+        inputs={"profile": content_key(run.profile)},
+        outputs={"lock": report.lock_sha256, "packages": report.packages},
+        findings=report.findings,
+    )
+
+
+def _kernels_stage(run: Run) -> Outcome:
+    house = build_kernels(
+        run.profile, run.root, run.store, tier=run.options.kernels, jobs=run.options.jobs, progress=run.progress
+    )
+    run.wheelhouse = house
+    return Outcome(
+        inputs={"tier": run.options.kernels, "archs": list(run.profile.target_archs())},
+        outputs={
+            "wheels": len(house.wheels),
+            "built_now": sum(not wheel.reused for wheel in house.wheels),
+            "manifest": house.manifest_hash,
+            "sha256": {wheel.dist: wheel.sha256 for wheel in house.wheels},
+        },
+        reused=all(wheel.reused for wheel in house.wheels),
+        skipped=house.skipped,
+    )
+
+
+def _environment_stage(run: Run) -> Outcome:
+    assert run.wheelhouse is not None
+    entry = create_environment(run.profile, run.root, run.wheelhouse, run.store, progress=run.progress)
+    run.environment = entry
+    return Outcome(inputs=entry.record.inputs, outputs=entry.record.outputs, reused=entry.reused)
+
+
+def _audit_stage(run: Run) -> Outcome:
+    """Prove the environment; redone whenever it, the expectations or the audit's own code changed."""
+    assert run.environment is not None
+    prefix = run.environment.path / "prefix"
+    inputs = {
+        "environment": run.environment.record.key,
+        "profile": content_key(run.profile),
+        "rules": tree_hash(PACKAGE / "audit"),
+        "data": tree_hash(run.root / "kernels" / "expectations"),
+        "capabilities": sha256_file(run.root / "kernels" / "capabilities.toml"),
+    }
+
+    def work(folder: Path) -> dict[str, Any]:
+        report = audit_environment(prefix, run.profile, progress=run.progress)
+        dump_json(folder / "audit.json", report)
+        return {"seconds": report.seconds}
+
+    entry = run.store.obtain("audit", inputs, work)
+    report = load_json(entry.path / "audit.json", AuditReport)
+    dump_json(run.folder / "audit.json", report)
+    return Outcome(inputs=inputs, outputs=report.counts(), reused=entry.reused, findings=report.findings)
+
+
+def _image_stage(run: Run) -> Outcome:
+    assert run.environment is not None
+    assert run.wheelhouse is not None
+    image = build_image(
+        run.profile,
+        run.root,
+        run.environment,
+        run.wheelhouse,
+        run.store,
+        out=run.folder / "image",
+        progress=run.progress,
+    )
+    run.image = image
+    return Outcome(
+        inputs={"environment": run.environment.record.key, "kernels": run.wheelhouse.manifest_hash},
+        outputs={
+            "digest": image.digest,
+            "pull_bytes": sum(layer.size for layer in image.layers),
+            "layers": {layer.name: layer.digest for layer in image.layers},
+        },
+        reused=all(layer.reused for layer in image.layers),
+    )
+
+
+def _smoke_stage(run: Run) -> Outcome:
+    if not run.options.smoke:
+        raise StageSkipped("--no-smoke was given")
+    assert run.image is not None
+    report = run_smoke(
+        run.profile,
+        run.folder / "image",
+        run.profile.smoke,
+        run.store,
+        engine=run.options.engine,
+        progress=run.progress,
+    )
+    dump_json(run.folder / "smoke.json", report)
+    return Outcome(
+        inputs={"image": run.image.digest, "lists": list(run.profile.smoke)},
+        outputs=report.counts(),
+        reused=report.reused,
+        findings=report.findings(),
+        skipped=report.skipped(),
+    )
+
+
+STAGES: tuple[tuple[str, Callable[[Run], Outcome]], ...] = (
+    ("lock", _lock_stage),
+    ("kernels", _kernels_stage),
+    ("environment", _environment_stage),
+    ("audit", _audit_stage),
+    ("image", _image_stage),
+    ("smoke", _smoke_stage),
+)
+
+
+def plan(profile: Profile, root: Path, store: Store, options: Options) -> dict[str, str]:
+    """What :func:`ship` would do, stage by stage, without doing it."""
+    kernels = make_plan(profile, root, store, tier=options.kernels, jobs=options.jobs)
+    todo = [item.recipe.name for item in kernels.items if not item.cached]
+    return {
+        "lock": f"check uv.lock for profile {profile.name}",
+        "kernels": f"build {', '.join(todo)}" if todo else "nothing to build: every wheel is in the store",
+        "environment": f"install extras {list(profile.extras)} under {profile.image.prefix}",
+        "audit": f"targets {', '.join(target.name for target in profile.targets)}",
+        "image": f"{profile.image.name}, base {profile.image.base}",
+        "smoke": ", ".join(profile.smoke) if options.smoke else "skipped: --no-smoke",
+    }
+
+
+def _new_run_folder(dist: Path, name: str) -> Path:
+    for number in range(100):
+        folder = dist / (name if number == 0 else f"{name}.{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise RefusedError(
+        f"{dist}: a hundred runs named {name} exist already", fix="remove old runs or name another --dist"
+    )
+
+
+def _point_latest(dist: Path, profile_name: str, folder: Path) -> None:
+    """Make ``<dist>/<profile>`` a link to the newest run."""
+    link = dist / profile_name
+    fresh = dist / f".{profile_name}.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(folder.name)
+    os.replace(fresh, link)
