@@ -39,7 +39,7 @@ class Item(Record, frozen=True, kw_only=True):
     inputs: dict[str, Any]
     """Everything the result depends on: the key of the wheel in the store."""
     jobs: int
-    """Compile jobs at once."""
+    """Compile jobs at once; each compiles all architectures of its unit at the same time."""
     cached: str
     """Folder of the finished wheel in the store; empty when it must be built."""
 
@@ -66,6 +66,7 @@ def make_plan(profile: Profile, root: Path, store: Store, *, tier: str, jobs: in
     if recipes:
         base["host_compiler"] = host_compiler()
     items = []
+    pairs = gencode_pairs(profile)
     for recipe in recipes:
         source = resolve_source(recipe, lock, root)
         inputs = {**base, **_inputs(recipe, source, profile, lock)}
@@ -74,9 +75,9 @@ def make_plan(profile: Profile, root: Path, store: Store, *, tier: str, jobs: in
             Item(
                 recipe=recipe,
                 source=source,
-                pairs=gencode_pairs(profile),
+                pairs=pairs,
                 inputs=inputs,
-                jobs=jobs or parallel_jobs(recipe.memory_gib, os.cpu_count() or 1, memory_available_gib()),
+                jobs=jobs or parallel_jobs(recipe.memory_gib * len(pairs), os.cpu_count() or 1, memory_available_gib()),
                 cached=str(found.path) if found else "",
             )
         )

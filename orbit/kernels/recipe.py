@@ -53,7 +53,7 @@ class Recipe(Record, frozen=True, kw_only=True):
     group: str
     """Dependency group of pyproject.toml that is the build environment."""
     memory_gib: float
-    """Resident memory of one compile job; the number of parallel jobs follows from it."""
+    """Resident memory while one architecture of one unit is compiled; the number of parallel jobs follows from it."""
     core_hours: float
     """What a build costs, for the plan and for the reason of a skip."""
     device_units: int

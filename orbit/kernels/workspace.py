@@ -23,6 +23,7 @@ from pathlib import Path
 from orbit.core.console import Progress
 from orbit.core.tools import find
 from orbit.env.cuda_home import link_farm
+from orbit.errors import InputError
 from orbit.kernels import shim
 from orbit.kernels.buildenv import SITE
 
@@ -31,6 +32,7 @@ SOURCE_DATE_EPOCH = "315532800"
 NOWHERE = "http://127.0.0.1:9"
 """Proxy of every build: some setup.py files download somebody else's binary when they can."""
 NINJA = re.compile(rb"\[(\d+)/(\d+)\] ")
+PLAIN = re.compile(r"^[A-Za-z0-9_./+@~-]+$")
 POLL_S = 1.0
 TAIL_BYTES = 65536
 
@@ -48,7 +50,15 @@ class Workspace:
         self.units = root / "units.jsonl"
 
     def prepare(self, environment: Path, pairs: Sequence[tuple[str, str]]) -> None:
-        """Lay out the folder over an installed build environment, with the shim enforcing ``pairs``."""
+        """Lay out the folder over an installed build environment, with the shim enforcing ``pairs``.
+
+        Raises :class:`InputError` when the path of the folder has characters that build tools trip over.
+        """
+        if not PLAIN.match(str(self.root)):
+            raise InputError(
+                f"{self.root}: compilers and build scripts cannot work in a path with blanks or special characters",
+                fix="point ORBIT_CACHE at a folder whose path has letters, digits and . _ - + @ ~ only",
+            )
         self.env.symlink_to(environment)
         for name in ("out", "home", "tmp"):
             (self.root / name).mkdir()
@@ -64,7 +74,8 @@ class Workspace:
             "bin": str(folder),
             "root": str(self.root),
             "pairs": [list(pair) for pair in pairs],
-            "threads": 1,
+            # all architectures of a unit at once: the last, largest unit would else keep one core busy alone
+            "threads": len(pairs),
             "flags": [f"-Xcompiler={flag}" for flag in self.prefix_maps()],
             "log": str(self.units),
         }

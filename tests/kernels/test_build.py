@@ -21,6 +21,7 @@ from orbit.core.paths import checkout_root
 from orbit.core.store import Store
 from orbit.errors import CheckFailed, CommandFailed
 from orbit.kernels.build import BuiltWheel, build_kernels
+from orbit.kernels.recipe import load_recipe
 from orbit.profile.model import Profile, load_profile
 
 pytestmark = [
@@ -81,7 +82,7 @@ def test_a_second_run_builds_nothing(built: tuple[Path, BuiltWheel]) -> None:
 
 def test_another_folder_gives_the_same_bytes(built: tuple[Path, BuiltWheel], tmp_path: Path) -> None:
     _, wheel = built
-    store = tmp_path / "a store in a folder with a much longer name"
+    store = tmp_path / "a-store-in-a-folder-with-a-much-longer-name"
     assert build(store).sha256 == wheel.sha256
     shutil.rmtree(store)
 
@@ -127,13 +128,16 @@ def test_a_source_that_does_not_compile_names_its_log(built: tuple[Path, BuiltWh
     assert not list((store / "tmp").glob("build-*"))
 
 
-def test_a_source_without_a_kernel_is_a_finding(built: tuple[Path, BuiltWheel], tmp_path: Path) -> None:
+def test_a_unit_that_is_missing_is_a_finding_and_nothing_is_kept(
+    built: tuple[Path, BuiltWheel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, _ = built
-    root = checkout(tmp_path)
-    source = root / "kernels" / "src" / "orbit_probe" / "csrc" / "probe.cu"
-    source.write_text('extern "C" int orbit_probe_abi(void) { return 1; }\n')
+    wheels = list(store.glob("entries/wheel/*"))
+    recipe = msgspec.structs.replace(load_recipe("orbit-probe"), device_units=2)
+    monkeypatch.setattr("orbit.kernels.plan.load_recipe", lambda _name: recipe)
     with pytest.raises(CheckFailed, match="kernel-units"):
-        build(store, root=root)
+        build(store)
+    assert list(store.glob("entries/wheel/*")) == wheels
 
 
 def test_the_profile_decides_the_architectures(built: tuple[Path, BuiltWheel]) -> None:

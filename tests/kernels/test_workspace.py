@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orbit.errors import InputError
 from orbit.kernels.buildenv import SITE
 from orbit.kernels.shim import ShimError
 from orbit.kernels.workspace import NOWHERE, Workspace, ninja_count
@@ -31,7 +32,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 def workspace(tmp_path: Path, environment: Path) -> Workspace:
-    root = tmp_path / "space with a blank"
+    root = tmp_path / "space"
     root.mkdir()
     space = Workspace(root, tmp_path / "log")
     space.prepare(environment, PAIRS)
@@ -52,6 +53,16 @@ def test_a_pair_without_its_feature_set_stops_the_build(tmp_path: Path, environm
     (tmp_path / "root").mkdir()
     with pytest.raises(ShimError, match="would lack"):
         Workspace(tmp_path / "root", tmp_path / "log").prepare(environment, [("compute_90", "sm_90a")])
+
+
+@pytest.mark.parametrize("name", ["with blank", "a,b", "a=b", "a:b", "quo'te"])
+def test_a_path_that_build_tools_trip_over_is_refused(tmp_path: Path, environment: Path, name: str) -> None:
+    root = tmp_path / name
+    root.mkdir()
+    with pytest.raises(InputError, match="special characters") as caught:
+        Workspace(root, tmp_path / "log").prepare(environment, PAIRS)
+    assert "ORBIT_CACHE" in caught.value.fix
+    assert not list(root.iterdir())
 
 
 def test_variables_are_ours(tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
