@@ -30,12 +30,14 @@ for information in /proc/driver/nvidia/gpus/*/information; do
     gpu=$(sed -n 's/^Model:[[:space:]]*//p' "$information" | tr -c 'A-Za-z0-9\n' '-')
     break
 done
+share=$(dirname -- "$0")/../share/orbit
+environment=$(sed -n 's/^ *"identity": *"\([0-9a-f]\{12\}\).*/\1/p' "$share/environment.json")
 # shellcheck disable=SC2034 # read by state.sh
-orbit_cache=$state/cache/${ORBIT_ENVIRONMENT:-orbit}/$gpu
+orbit_cache=$state/cache/${environment:-unknown}/$gpu
 
 # Where everything that writes shall write: the activation contract, env/activation.toml.
 # shellcheck disable=SC1091 # made when the image is built
-. "$(dirname -- "$0")/../share/orbit/state.sh"
+. "$share/state.sh"
 
 if [ $# -eq 0 ]; then set -- orbit --help; fi
 exec "$@"

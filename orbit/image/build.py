@@ -118,7 +118,7 @@ def build_image(
     layers = [layer for layer in obtain_layers(requests, store, progress) if layer[0].blob.files]
     identity = {"base": made.base.sha256, "environment": environment.record.key, "orbit": made.own}
     labels = image_labels(profile, made.record, kernels=wheelhouse.manifest_hash, inputs=content_key(identity))
-    run = run_config(profile, made.record, made.prefix, labels)
+    run = run_config(profile, labels, cuda=(made.prefix / "cuda").is_dir())
     manifest, config = image_documents([layer for layer, _ in layers], run, labels)
     digest = write_layout(out, [layer for layer, _ in layers], manifest, config, ref=profile.image.name)
     return ImageResult(

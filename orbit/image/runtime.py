@@ -7,8 +7,6 @@ it from a script made here.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from orbit import __version__
 from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, render
 from orbit.env.record import EnvironmentRecord
@@ -21,11 +19,12 @@ STATE_MARK = "/STATE-FOLDER"
 IDENTITY_MARK = "0" * IDENTITY_DIGITS
 
 
-def image_environment(profile: Profile, record: EnvironmentRecord, prefix: Path) -> dict[str, str]:
-    """Variables every container starts with. What depends on the user or the GPU is set by the entry point."""
-    contract = activation(
-        profile.image.prefix, state=STATE_MARK, identity=record.identity, cuda=(prefix / "cuda").is_dir()
-    )
+def image_environment(profile: Profile, *, cuda: bool) -> dict[str, str]:
+    """Variables every container starts with; ``cuda``: whether the environment has a CUDA compiler.
+
+    What depends on the user or the GPU is set by the entry point.
+    """
+    contract = activation(profile.image.prefix, state=STATE_MARK, cuda=cuda)
     fixed = [variable for variable in contract if not _of_state(variable)]
     variables = apply(fixed, {"PATH": SYSTEM_PATH})
     variables |= {
@@ -33,8 +32,6 @@ def image_environment(profile: Profile, record: EnvironmentRecord, prefix: Path)
         # read by the NVIDIA container toolkit: which devices and which driver parts to bring in
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-        # names the run-time compilers' caches: one environment, one cache
-        "ORBIT_ENVIRONMENT": record.identity[:IDENTITY_DIGITS],
     }
     return variables | {
         name: value.replace("{prefix}", profile.image.prefix) for name, value in profile.image.env.items()
@@ -54,9 +51,9 @@ def _of_state(variable: Variable) -> bool:
     return STATE_MARK in variable.value
 
 
-def run_config(profile: Profile, record: EnvironmentRecord, prefix: Path, labels: dict[str, str]) -> RunConfig:
+def run_config(profile: Profile, labels: dict[str, str], *, cuda: bool) -> RunConfig:
     """The ``config`` of the image's configuration: any user, any folder, one small entry point."""
-    variables = image_environment(profile, record, prefix)
+    variables = image_environment(profile, cuda=cuda)
     return RunConfig(
         env=tuple(f"{name}={value}" for name, value in sorted(variables.items())),
         entrypoint=(f"{profile.image.prefix}/bin/orbit-entrypoint",),

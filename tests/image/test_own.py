@@ -134,6 +134,7 @@ def enter(tmp_path: Path, *command: str, **variables: str) -> subprocess.Complet
     (root / "share" / "orbit").mkdir(parents=True, exist_ok=True)
     shutil.copy(checkout_root() / "containers" / "entrypoint.sh", root / "bin" / "orbit-entrypoint")
     (root / STATE_SCRIPT).write_bytes(state_script())
+    (root / "share" / "orbit" / "environment.json").write_text('{\n  "identity": "0123456789abcdef"\n}\n')
     env = {"PATH": os.environ["PATH"], **variables}
     return subprocess.run(
         [root / "bin" / "orbit-entrypoint", *command], env=env, capture_output=True, text=True, check=False
@@ -144,11 +145,11 @@ def test_the_entry_point_makes_a_state_folder_and_becomes_the_command(tmp_path: 
     state = tmp_path / "state"
     done = enter(
         tmp_path, "sh", "-c", "echo $0 $HOME $TRITON_CACHE_DIR $TMPDIR; test -w $TRITON_CACHE_DIR; exit 7", "name",
-        ORBIT_STATE=str(state), ORBIT_ENVIRONMENT="abc", HOME="/", PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
+        ORBIT_STATE=str(state), HOME="/", PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (7, "")
     assert done.stdout.split()[:2] == ["name", f"{state}/home"]
-    assert done.stdout.split()[2].startswith(f"{state}/cache/abc/")
+    assert done.stdout.split()[2].startswith(f"{state}/cache/0123456789ab/")
     assert done.stdout.split()[3] == f"{state}/tmp"
     assert state.stat().st_mode & 0o777 == 0o700
 
