@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from orbit.audit.facts import Distribution, Layout, RecordRow, Tree
+from orbit.audit.facts import Distribution, Layout, RecordRow, join
 from orbit.audit.tree import normalise
 
 
-def read_dists(layout: Layout, tree: Tree) -> tuple[Distribution, ...]:
+def read_dists(layout: Layout) -> tuple[Distribution, ...]:
     """Every ``*.dist-info`` folder of the environment, in order of name."""
-    lead = f"{layout.site}/" if layout.site else ""
-    folders = [
-        path
-        for path, fact in tree.entries.items()
-        if path.endswith(".dist-info") and path.startswith(lead) and "/" not in path[len(lead) :] and fact.is_folder
-    ]
-    return tuple(sorted((read_dist(layout, folder) for folder in folders), key=lambda dist: (dist.name, dist.folder)))
+    with os.scandir(layout.prefix / layout.site) as listing:
+        folders = [entry.name for entry in listing if entry.name.endswith(".dist-info") and entry.is_dir()]
+    dists = (read_dist(layout, join(layout.site, folder)) for folder in folders)
+    return tuple(sorted(dists, key=lambda dist: (dist.name, dist.folder)))
+
+
+def owners_of(dists: Iterable[Distribution]) -> dict[str, str]:
+    """Distribution name by path, the first owner in order of name."""
+    found: dict[str, str] = {}
+    for dist in reversed(tuple(dists)):
+        found.update(dict.fromkeys([row.path for row in dist.rows], dist.name))
+    return found
 
 
 def read_dist(layout: Layout, folder: str) -> Distribution:
@@ -26,6 +33,7 @@ def read_dist(layout: Layout, folder: str) -> Distribution:
     base = layout.prefix / folder
     stem = folder.rpartition("/")[2].removesuffix(".dist-info")
     name, _, version = stem.rpartition("-")
+    lead = f"{layout.site}/" if layout.site else ""
     rows: list[RecordRow] = []
     outside: list[str] = []
     problem = ""
@@ -39,7 +47,8 @@ def read_dist(layout: Layout, folder: str) -> Distribution:
                 problem = "RECORD: a line does not have three fields"
                 continue
             path, digest, size = row
-            where = normalise(layout.site, path)
+            plain = path[:1] != "/" and "./" not in path and "//" not in path
+            where = lead + path if plain else normalise(layout.site, path)
             if where is None:
                 outside.append(path)
                 continue

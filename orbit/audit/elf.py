@@ -150,8 +150,20 @@ def is_elf(head: bytes) -> bool:
 @contextlib.contextmanager
 def open_elf(path: Path | str, label: str | None = None) -> Iterator[Elf]:
     """Map ``path`` and read its ELF header. Raises :class:`MalformedElf`; OSError as it comes."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with open_if_elf(path, label) as elf:
+        if elf is None:
+            raise MalformedElf(f"{label or path}: not a 64-bit little-endian ELF file")
+        yield elf
+
+
+@contextlib.contextmanager
+def open_if_elf(path: Path | str, label: str | None = None) -> Iterator[Elf | None]:
+    """Like :func:`open_elf`, but gives None for a file that does not start like an ELF file. Never waits on a FIFO."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
+        if not is_elf(os.read(handle, 6)):
+            yield None
+            return
         size = os.fstat(handle).st_size
         if size < HEADER.size:
             raise MalformedElf(f"{label or path}: {size} bytes, too short for an ELF header")

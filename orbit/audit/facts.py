@@ -25,7 +25,7 @@ class FileFact(NamedTuple):
     @property
     def is_file(self) -> bool:
         """Whether it is a regular file."""
-        return stat.S_ISREG(self.mode)
+        return self.mode & 0o170000 == stat.S_IFREG
 
     @property
     def is_folder(self) -> bool:
@@ -120,19 +120,13 @@ class Environment:
     """ELF files that could not be read, with the reason."""
     digests: Mapping[str, str]
     """For hashed files the digest in RECORD's spelling, or ``!reason`` when reading failed; by path."""
+    owners: Mapping[str, str]
+    """Distribution name by path, the first owner in order of name."""
 
     def in_site(self, path: str) -> str:
         """``path`` relative to site-packages when it lies there, else unchanged: the way people know it."""
         start = f"{self.layout.site}/"
         return path.removeprefix(start) if self.layout.site else path
-
-    def owners(self) -> dict[str, str]:
-        """Distribution name by path, the first owner in order of name."""
-        found: dict[str, str] = {}
-        for dist in self.dists:
-            for row in dist.rows:
-                found.setdefault(row.path, dist.name)
-        return found
 
 
 def join(*parts: str) -> str:

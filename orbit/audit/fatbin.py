@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from orbit.audit.elf import Buffer, Elf, MalformedBinary, open_elf
 
@@ -52,8 +53,7 @@ class MalformedFatbin(MalformedBinary):
     """A fatbin section does not hold what the format allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """One entry of a container: machine code (``elf``), PTX text (``ptx``) or link-time IR for one architecture."""
 
     kind: str

@@ -1,8 +1,8 @@
 """A program of its own (standard library only): hashes the files named on stdin, one digest a line on stdout.
 
-stdin holds ``algorithm NUL path NUL`` for each file, stdout one line for each in the same order: the digest in RECORD's
-spelling (urlsafe base64 without padding) or ``!`` and the reason. A process and not a thread: 75,000 small files spend
-more time under the interpreter's lock than in the hash function.
+stdin holds ``algorithm NUL size NUL path NUL`` for each file (size -1: any), stdout one line for each in the same
+order: the digest in RECORD's spelling (urlsafe base64 without padding) or ``!`` and the reason. A process and not a
+thread: 75,000 small files spend more time under the interpreter's lock than in the hash function.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ BUFFER_BYTES = 1 << 18
 """Fits the second-level cache, so the hash function reads what was just copied."""
 
 
-def digest_of(algorithm: bytes, path: bytes, buffer: bytearray, view: memoryview) -> str:
-    """The digest of one file, or ``!reason``."""
+def digest_of(algorithm: bytes, size: int, path: bytes, buffer: bytearray, view: memoryview) -> str:
+    """The digest of one file, or ``!reason``. A file that is not regular or not of ``size`` is not read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return f"!{error.strerror}"
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
             return "!not a regular file"
-        state = hashlib.new(algorithm.decode(), usedforsecurity=False)
+        if size not in (-1, info.st_size):
+            return "!of another size"
+        state = hashlib.sha256() if algorithm == b"sha256" else hashlib.new(algorithm.decode())
         while count := os.readv(handle, (buffer,)):
             state.update(view[:count])
             if count < BUFFER_BYTES:
                 break
         return base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         return f"!{error}"
     finally:
         os.close(handle)
@@ -43,7 +46,10 @@ def main() -> None:
     fields = sys.stdin.buffer.read().split(b"\0")
     buffer = bytearray(BUFFER_BYTES)
     view = memoryview(buffer)
-    lines = [digest_of(fields[i], fields[i + 1], buffer, view) for i in range(0, len(fields) - 1, 2)]
+    lines = [
+        digest_of(algorithm, int(size), path, buffer, view)
+        for algorithm, size, path in zip(fields[0:-1:3], fields[1::3], fields[2::3], strict=True)
+    ]
     sys.stdout.write("".join(line.replace("\n", " ") + "\n" for line in lines))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from orbit.audit.dynamic import Export, read_dynamic, read_exports
-from orbit.audit.elf import EM_CUDA, HEADER, MalformedBinary, is_elf, open_elf
+from orbit.audit.elf import EM_CUDA, HEADER, MalformedBinary, open_elf, open_if_elf
 from orbit.audit.facts import SharedObject, Tree
 from orbit.audit.fatbin import containers_of
 
@@ -26,10 +25,8 @@ def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], di
     for path in sorted(elf_candidates(tree)):
         whole = f"{prefix}/{path}"
         try:
-            if not is_elf(_head(whole)):
-                continue
-            with open_elf(whole, path) as elf:
-                if elf.machine != EM_CUDA:
+            with open_if_elf(whole, path) as elf:
+                if elf is not None and elf.machine != EM_CUDA:
                     objects.append(SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf)))
         except MalformedBinary as error:
             damaged[path] = error.what
@@ -48,11 +45,3 @@ def needed_exports(prefix: Path, objects: Iterable[SharedObject]) -> Mapping[str
             with open_elf(f"{prefix}/{item.path}", item.path) as elf:
                 found[item.path] = read_exports(elf)
     return found
-
-
-def _head(path: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(handle, 6)
-    finally:
-        os.close(handle)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orbit.audit.coverage import arch_counts, count_results
-from orbit.audit.dists import read_dists
+from orbit.audit.dists import owners_of, read_dists
 from orbit.audit.facts import Environment, SharedObject
 from orbit.audit.hashing import Hashing
 from orbit.audit.loader import Loader
@@ -50,13 +50,10 @@ def audit_environment(
 def read_environment(prefix: Path, profile: Profile, progress: Progress) -> Environment:
     """All facts about an environment; files are hashed by other processes while ELF files are read here."""
     layout = find_layout(prefix, profile.python)
+    dists = read_dists(layout)
+    hashing = Hashing(layout.prefix, dists)
+    progress.step(f"{len(dists)} distributions; hashing {hashing.files} files ({hashing.bytes / 1e9:.2f} GB)")
     tree = read_tree(layout.prefix)
-    dists = read_dists(layout, tree)
-    hashing = Hashing(layout.prefix, tree, dists)
-    progress.step(
-        f"{len(tree.entries)} entries, {len(dists)} distributions; hashing {hashing.files} files "
-        f"({hashing.bytes / 1e9:.2f} GB)"
-    )
     objects, damaged = read_objects(layout.prefix, tree)
     exports = needed_exports(layout.prefix, objects)
     return Environment(
@@ -66,6 +63,7 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress) -> Envi
         objects=objects,
         exports=exports,
         damaged=damaged,
+        owners=owners_of(dists),
         digests=hashing.result(),
     )
 
@@ -98,7 +96,9 @@ def _report(env: Environment, policy: Policy, findings: tuple[Finding, ...], sec
         for soname, resolution in (loader.needed(item) if item.machine == loader.machine else ())
         if resolution.how == "driver"
     )
-    files = [fact for fact in env.tree.entries.values() if fact.is_file]
+    sizes = [fact.size for fact in env.tree.entries.values() if fact.is_file]
+    entries = env.tree.entries
+    hashed = [entries[path].size for path, digest in env.digests.items() if digest[0] != "!" and path in entries]
     return AuditReport(
         schema=SCHEMA,
         target=str(env.layout.prefix),
@@ -108,8 +108,8 @@ def _report(env: Environment, policy: Policy, findings: tuple[Finding, ...], sec
         expected=tuple(_expected(env, policy)),
         coverage=tuple(_coverage(env, policy, item) for item in device),
         facts={
-            "files": len(files),
-            "bytes": sum(fact.size for fact in files),
+            "files": len(sizes),
+            "bytes": sum(sizes),
             "links": len(env.tree.links),
             "distributions": len(env.dists),
             "shared_objects": len(env.objects),
@@ -117,16 +117,12 @@ def _report(env: Environment, policy: Policy, findings: tuple[Finding, ...], sec
             "containers": sum(len(item.containers) for item in device),
             "images": sum(len(container.images) for item in device for container in item.containers),
             "versioned_imports": sum(len(item.dynamic.imports) for item in env.objects if item.dynamic),
-            "hashed_files": sum(not digest.startswith("!") for digest in env.digests.values()),
-            "hashed_bytes": _hashed_bytes(env),
+            "hashed_files": len(hashed),
+            "hashed_bytes": sum(hashed),
         },
         driver_libraries=dict(sorted(driver.items())),
         seconds=round(seconds, 3),
     )
-
-
-def _hashed_bytes(env: Environment) -> int:
-    return sum(env.tree.entries[path].size for path in env.digests)
 
 
 def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCoverage:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from orbit.audit.facts import FileFact, Layout, Tree, join
 from orbit.errors import InputError
 
+KIND_MASK = 0o170000
+"""The type bits of a mode."""
 PYTHON_FOLDER = re.compile(r"^python(\d+)\.(\d+)$")
 
 
@@ -64,10 +67,12 @@ def read_tree(prefix: Path) -> Tree:
             for entry in listing:
                 path = lead + entry.name
                 info = entry.stat(follow_symlinks=False)
-                entries[path] = FileFact(info.st_mode, info.st_uid, info.st_gid, info.st_size)
-                if entry.is_dir(follow_symlinks=False):
+                mode = info.st_mode
+                entries[path] = FileFact(mode, info.st_uid, info.st_gid, info.st_size)
+                kind = mode & KIND_MASK
+                if kind == stat.S_IFDIR:
                     pending.append(path)
-                elif entry.is_symlink():
+                elif kind == stat.S_IFLNK:
                     links[path] = os.readlink(entry.path)
     above = tuple((str(parent), _fact(os.stat(parent))) for parent in reversed(prefix.resolve().parents))
     return Tree(entries, links, tuple(denied), above)

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from orbit.audit.dists import _rows, read_dists
 from orbit.audit.facts import Distribution
-from orbit.audit.tree import find_layout, read_tree
+from orbit.audit.tree import find_layout
 from tests.writers.environment import EnvironmentWriter
 
 
 def read(env: EnvironmentWriter) -> tuple[Distribution, ...]:
-    layout = find_layout(env.prefix, "3.12")
-    return read_dists(layout, read_tree(layout.prefix))
+    return read_dists(find_layout(env.prefix, "3.12"))
 
 
 def test_rows_names_and_tags(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
             severity=Severity.ERROR,
             subject=env.in_site(path),
             message="not readable as the ELF file it claims to be: its device code and symbols were not checked",
-            evidence={"reason": reason, "distribution": env.owners().get(path, "")},
+            evidence={"reason": reason, "distribution": env.owners.get(path, "")},
             fix="install its distribution again",
         )
     for what, seen in (("installed distributions", env.dists), ("shared objects", env.objects)):

@@ -6,8 +6,9 @@ An exception that outlived its reason would hide the next defect of the same sha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
-from orbit.audit.facts import Environment, SharedObject
+from orbit.audit.facts import Environment, SharedObject, join
 from orbit.audit.policy import Gap, Policy, matches
 from orbit.audit.rules import arch_coverage, needs_library
 from orbit.core.findings import Finding, Severity
@@ -45,9 +46,15 @@ def gap_problem(env: Environment, policy: Policy, gap: Gap, item: SharedObject |
     found = arch_coverage.gaps_of(item, target, dispatching=arch_coverage.is_dispatching(policy, gap.file))
     if gap.result not in found:
         return f"declared with a coverage gap ({gap.result}) for {gap.target}, but it has none"
-    if gap.served_by and not any(matches(env.in_site(path), gap.served_by) for path in env.tree.entries):
+    if gap.served_by and not any(_present(env, pattern) for pattern in gap.served_by):
         return f"its work on {gap.target} is declared to be done by {' or '.join(gap.served_by)}, which is not there"
     return ""
+
+
+def _present(env: Environment, pattern: str) -> bool:
+    """Whether some path matches a pattern relative to site-packages."""
+    whole = join(env.layout.site, pattern)
+    return whole in env.tree.entries or any(fnmatchcase(path, whole) for path in env.tree.entries)
 
 
 def check_waivers(policy: Policy, used: frozenset[int]) -> Iterator[Finding]:

@@ -16,17 +16,29 @@ ID = "file-conflict"
 SHOWN = 5
 
 
-def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
-    """One finding per pair (or larger group) of distributions, with the number of paths and who won."""
-    owners: dict[str, dict[str, str]] = defaultdict(dict)
+def contested_paths(env: Environment) -> Iterator[tuple[str, dict[str, str]]]:
+    """Paths that several distributions record with different digests: (path, digest by distribution)."""
+    seen: dict[str, str] = {}
+    shared: set[str] = set()
     for dist in env.dists:
         for row in dist.rows:
-            if row.digest:
-                owners[row.path][dist.name] = row.digest
+            if row.digest and seen.setdefault(row.path, row.digest) != row.digest:
+                shared.add(row.path)
+    digests: dict[str, dict[str, str]] = {path: {} for path in sorted(shared)}
+    if digests:
+        for dist in env.dists:
+            for row in dist.rows:
+                if row.path in digests and row.digest:
+                    digests[row.path][dist.name] = row.digest
+    yield from digests.items()
+
+
+def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
+    """One finding per pair (or larger group) of distributions, with the number of paths and who won."""
+    owners = dict(contested_paths(env))
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for path, digests in owners.items():
-        if len(set(digests.values())) > 1:
-            groups[tuple(sorted(digests))].append(path)
+        groups[tuple(sorted(digests))].append(path)
     for names, paths in sorted(groups.items()):
         won = {name: sum(owners[path][name] == env.digests.get(path) for path in paths) for name in names}
         yield Finding(

@@ -40,7 +40,7 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
                 severity=Severity.ERROR,
                 subject=env.in_site(item.path),
                 message=f"made for {match['abi']}: Python {major}.{minor} of this environment cannot import it",
-                evidence={"expected": f"{own}-{platform}", "distribution": env.owners().get(item.path, "")},
+                evidence={"expected": f"{own}-{platform}", "distribution": env.owners.get(item.path, "")},
                 fix="use a wheel built for this interpreter, or waive it when nothing imports the module",
             )
     yield from _stable_abi(env, minor)

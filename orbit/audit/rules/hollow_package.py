@@ -18,7 +18,8 @@ ID = "hollow-package"
 
 def is_gone(env: Environment, dist: Distribution) -> bool:
     """Whether nothing of a distribution outside its metadata folder is left, although RECORD lists something."""
-    rows = [row.path for row in dist.rows if not row.path.startswith(f"{dist.folder}/")]
+    lead = f"{dist.folder}/"
+    rows = [row.path for row in dist.rows if not row.path.startswith(lead)]
     return bool(rows) and not any(resolve(env.tree, path) for path in rows)
 
 
@@ -37,6 +38,9 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
             continue
         for row in dist.rows:
             if not row.path.endswith("/__init__.py"):
+                continue
+            fact = env.tree.entries.get(row.path)
+            if fact is not None and fact.is_file:
                 continue
             target = resolve(env.tree, row.path)
             if target is not None and env.tree.entries[target].is_file:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment, RecordRow
 from orbit.audit.policy import Policy
+from orbit.audit.rules.file_conflict import contested_paths
 from orbit.audit.rules.hollow_package import is_gone
 from orbit.audit.tree import resolve
 from orbit.core.findings import Finding, Severity
@@ -29,11 +30,7 @@ KINDS = {
 
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per distribution and kind of difference."""
-    promises: dict[str, set[str]] = defaultdict(set)
-    for dist in env.dists:
-        for row in dist.rows:
-            if row.digest:
-                promises[row.path].add(row.digest)
+    contested = frozenset(path for path, _digests in contested_paths(env))
     for dist in env.dists:
         if dist.problem:
             yield Finding(
@@ -54,16 +51,15 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
                 fix=FIX,
             )
         if not is_gone(env, dist):
-            yield from _differences(env, dist, promises)
+            yield from _differences(env, dist, contested)
 
 
-def _differences(env: Environment, dist: Distribution, promises: dict[str, set[str]]) -> Iterator[Finding]:
+def _differences(env: Environment, dist: Distribution, contested: frozenset[str]) -> Iterator[Finding]:
     found: dict[str, list[str]] = defaultdict(list)
     for row in dist.rows:
         kind = _compare(env, row)
-        if kind and not (
-            kind in ("size", "hash") and len(promises[row.path]) > 1
-        ):  # two owners: file-conflict's matter
+        # a path with two owners is file-conflict's matter
+        if kind and not (kind in ("size", "hash") and row.path in contested):
             found[kind].append(row.path)
     for kind, paths in found.items():
         evidence = {"paths": _some([env.in_site(path) for path in paths])}
@@ -86,22 +82,20 @@ def _differences(env: Environment, dist: Distribution, promises: dict[str, set[s
 
 def _compare(env: Environment, row: RecordRow) -> str:
     """Which of KINDS is true of a row; empty when the file is as recorded."""
-    fact = env.tree.entries.get(row.path)
-    if fact is None or fact.is_link:
-        target = resolve(env.tree, row.path)
-        if target is None:
-            return "" if fact is not None else "missing"  # a link that leads nowhere: dangling-link's matter
-        fact = env.tree.entries[target]
+    digest = env.digests.get(row.path)
+    if digest is not None and digest == row.digest:
+        return ""
+    target = resolve(env.tree, row.path)
+    if target is None:
+        return "" if row.path in env.tree.links else "missing"  # a link that leads nowhere: dangling-link's matter
+    fact = env.tree.entries[target]
     if not fact.is_file:
         return "kind"
     if row.size not in (-1, fact.size):
         return "size"
-    digest = env.digests.get(row.path)
     if digest is None:
         return ""
-    if digest.startswith("!"):
-        return "unread"
-    return "hash" if digest != row.digest else ""
+    return "unread" if digest.startswith("!") else "hash"
 
 
 def _some(paths: list[str]) -> str:

@@ -103,7 +103,7 @@ def _finding(
         evidence["symbols"] = ", ".join(f"{symbol.name}@{symbol.version}" for symbol in lacking[:SHOWN])
     if undefined:
         evidence["versions"] = ", ".join(undefined[:SHOWN])
-    owner = env.owners().get(provider, "the distribution of that library")
+    owner = env.owners.get(provider, "the distribution of that library")
     return Finding(
         rule=ID,
         severity=Severity.ERROR,

@@ -16,6 +16,7 @@ from orbit.core.findings import Finding, Severity
 ID = "unreadable"
 SHOWN = 5
 READ, EXECUTE = 4, 1
+OPEN_TO_ALL = 0o444 | 0o111
 
 
 def allowed(fact: FileFact, uid: int, wanted: int) -> bool:
@@ -47,9 +48,11 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
             message="a folder that the user who ran the audit cannot list: nothing in it was checked",
             fix="run the audit as a user who may read the environment",
         )
-    owners = env.owners()
+    owners = env.owners
     groups: dict[str, list[str]] = defaultdict(list)
     for path, fact in env.tree.entries.items():
+        if fact.mode & OPEN_TO_ALL == OPEN_TO_ALL:
+            continue
         if fact.is_folder and not allowed(fact, uid, READ | EXECUTE):
             groups[f"folder {env.in_site(path) or '.'}"].append(path)
         elif fact.is_file and not allowed(fact, uid, READ):
