@@ -13,24 +13,9 @@ from orbit.core import proc, tools
 from orbit.core.files import sha256_file
 from orbit.core.findings import Skipped
 from orbit.env.record import Distribution, Wheel, Wheelhouse
-from orbit.errors import CommandFailed, InputError, MissingError, OrbitError, RefusedError
+from orbit.errors import CommandFailed, InputError, MissingError
 from orbit.profile.lock import Lock, Package
 from orbit.profile.model import Profile
-
-SIGNS = (
-    (RefusedError, ("no space left on device", "disk quota exceeded"), "free some room and run the same command again"),
-    (
-        InputError,
-        ("hash mismatch",),
-        "a file of the index is not what the lock says: run `uv cache clean`, then again; if it stays, do not trust it",
-    ),
-    (
-        MissingError,
-        ("failed to fetch", "error sending request", "dns error", "connection refused", "invalid peer certificate"),
-        "check the network and the proxy; behind a TLS-inspecting proxy set SSL_CERT_FILE to its CA bundle",
-    ),
-)
-"""What uv says, which kind of failure it is, and what helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +151,4 @@ def _pip_install(prefix: Path, options: Sequence[str], doing: str) -> None:
     try:
         proc.run([tools.uv(), *base, *fixed, *options], doing=doing, cwd=prefix)
     except CommandFailed as error:
-        raise explain(error) from None
-
-
-def explain(error: CommandFailed) -> OrbitError:
-    """The failure of uv as what it is: no network, no room, a wrong file; itself when it is none of these."""
-    said = error.tail.lower()
-    for kind, signs, fix in SIGNS:
-        if any(sign in said for sign in signs):
-            return kind(f"{error.what}\n" + "\n".join(f"  | {line}" for line in error.tail.splitlines()[-8:]), fix=fix)
-    return error
+        raise tools.explain_uv(error) from None

@@ -12,7 +12,8 @@ from orbit.core.files import require_free
 from orbit.core.proc import run
 from orbit.core.records import content_key
 from orbit.core.store import Entry, Store
-from orbit.core.tools import uv
+from orbit.core.tools import explain_uv, uv
+from orbit.errors import CommandFailed
 from orbit.profile.lock import Lock
 
 FORMAT = 1
@@ -38,7 +39,7 @@ def interpreter() -> Path:
 def build_environment(group: str, lock: Lock, store: Store, progress: Progress) -> Entry:
     """The installed group; ``entry.path / "env"`` is a relocatable virtual environment.
 
-    Raises :class:`MissingError` without uv, :class:`CommandFailed` when the index cannot be reached.
+    Raises :class:`MissingError` without uv or when the index cannot be reached, :class:`RefusedError` without room.
     """
     python = interpreter()
     inputs = {
@@ -53,16 +54,17 @@ def build_environment(group: str, lock: Lock, store: Store, progress: Progress) 
         require_free(store.root, FREE_BYTES.get(group, 1_000_000_000), f"the build environment {group}")
         progress.step(f"installing the build environment {group} from the lock")
         env = folder / "env"
-        offline = "check the network, the proxy variables and SSL_CERT_FILE, then run again"
         run([uv(), "venv", "--relocatable", "--python", python, env], doing=f"create the build environment {group}")
-        run(
-            [uv(), "sync", "--frozen", "--no-install-project", "--only-group", group, "--python", python],
-            doing=f"install the build environment {group}",
-            cwd=lock.path.parent,
-            env={"UV_PROJECT_ENVIRONMENT": str(env), "UV_PYTHON_DOWNLOADS": "never"},
-            log=folder / "uv.log",
-            fix=offline,
-        )
+        try:
+            run(
+                [uv(), "sync", "--frozen", "--no-install-project", "--only-group", group, "--python", python],
+                doing=f"install the build environment {group}",
+                cwd=lock.path.parent,
+                env={"UV_PROJECT_ENVIRONMENT": str(env), "UV_PYTHON_DOWNLOADS": "never"},
+                log=folder / "uv.log",
+            )
+        except CommandFailed as error:
+            raise explain_uv(error) from None
         return {"packages": len(lock.closure(groups=(group,)))}
 
     return store.obtain("build-env", inputs, work)

@@ -12,7 +12,8 @@ from orbit.core import tools
 from orbit.core.findings import Skipped
 from orbit.core.paths import checkout_root
 from orbit.core.proc import clean_env
-from orbit.env.install import check_wheels, explain, make_plan, requirements
+from orbit.core.tools import explain_uv
+from orbit.env.install import check_wheels, make_plan, requirements
 from orbit.errors import CommandFailed, InputError, MissingError, RefusedError
 from orbit.profile.lock import Lock, parse_lock, read_lock
 from orbit.profile.model import Profile, load_profile
@@ -92,7 +93,7 @@ def test_damaged_and_absent_wheels_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_uv_says_becomes_the_right_kind_of_failure(said: str, kind: type[Exception]) -> None:
-    error = explain(CommandFailed("installing: uv ended with status 1", argv=["uv"], status=1, tail=said))
+    error = explain_uv(CommandFailed("installing: uv ended with status 1", argv=["uv"], status=1, tail=said))
     assert type(error) is kind
     assert said.splitlines()[-1] in str(error)
     assert error.fix or kind is CommandFailed

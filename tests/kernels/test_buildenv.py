@@ -10,7 +10,7 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.paths import checkout_root
 from orbit.core.store import Store
-from orbit.errors import InputError, RefusedError
+from orbit.errors import InputError, MissingError, RefusedError
 from orbit.kernels import buildenv
 from orbit.kernels.buildenv import build_environment, closure_hash, interpreter
 from orbit.profile.lock import Lock, parse_lock, read_lock
@@ -56,3 +56,16 @@ def test_a_full_disk_is_refused_before_anything_is_fetched(
 def test_builds_run_on_a_real_interpreter_not_on_a_link() -> None:
     assert interpreter().is_file()
     assert not interpreter().is_symlink()
+
+
+def test_no_network_is_said_as_such(lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that is not there and a cache that is empty: uv fails, and the reason is the network."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(MissingError) as caught:
+        build_environment("cuda", lock, Store(tmp_path / "store"), Silent())
+    assert "network" in caught.value.fix
+    assert not list(tmp_path.glob("store/entries/*/*"))
+    assert not list(tmp_path.glob("store/tmp/*"))
