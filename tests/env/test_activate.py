@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -125,19 +124,3 @@ def test_an_environment_on_disk_tells_its_identity(tmp_path: Path) -> None:
     assert "CUDA_HOME" not in variables
     (tmp_path / "cuda").mkdir()
     assert as_dict(activation_of(tmp_path, "/s"))["CUDA_HOME"] == f"{tmp_path}/cuda"
-
-
-def test_the_command_prints_what_the_function_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from orbit.cli import main
-
-    record = EnvironmentRecord(
-        schema=SCHEMA, identity="e" * 64, profile="p", lock="0", prefix="/opt/orbit", python="3.12.1", interpreter="0",
-        system_libraries=(), distributions=(), skipped=(), contested=(), uncompiled=(),
-    )  # fmt: skip
-    dump_json(tmp_path / RECORD_PATH, record)
-    assert main(["env", "activate", str(tmp_path), "--state", "/s", "--json"]) == 0
-    names = {variable["name"] for variable in json.loads(capsys.readouterr().out)}
-    assert {"PATH", "TRITON_CACHE_DIR", "LD_LIBRARY_PATH"} <= names
-    assert main(["env", "activate", str(tmp_path), "--state", "/s"]) == 0
-    assert "export TRITON_CACHE_DIR=/s/cache/eeeeeeeeeeee/triton\n" in capsys.readouterr().out
-    assert main(["env", "activate", str(tmp_path / "nothing")]) == 2

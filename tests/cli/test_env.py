@@ -1,0 +1,54 @@
+"""orbit env: what people type, what they get, and what they are told when it cannot be done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orbit.cli import main
+from orbit.core.records import dump_json
+from orbit.env.record import RECORD_PATH, SCHEMA, EnvironmentRecord
+
+
+def test_activate_prints_what_the_function_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = EnvironmentRecord(
+        schema=SCHEMA, identity="e" * 64, profile="p", lock="0", prefix="/opt/orbit", python="3.12.1", interpreter="0",
+        system_libraries=(), distributions=(), skipped=(), contested=(), uncompiled=(),
+    )  # fmt: skip
+    dump_json(tmp_path / RECORD_PATH, record)
+    assert main(["env", "activate", str(tmp_path), "--state", "/s", "--json"]) == 0
+    names = {variable["name"] for variable in json.loads(capsys.readouterr().out)}
+    assert {"PATH", "TRITON_CACHE_DIR", "LD_LIBRARY_PATH"} <= names
+    assert main(["env", "activate", str(tmp_path), "--state", "/s"]) == 0
+    assert "export TRITON_CACHE_DIR=/s/cache/eeeeeeeeeeee/triton\n" in capsys.readouterr().out
+    assert main(["env", "activate", str(tmp_path / "nothing")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["env", "create", "--profile", "none"], "no profile named 'none'"),
+        (["env", "activate", "/nowhere"], "not an Orbit environment"),
+    ],
+)
+def test_bad_input_is_one_sentence_with_a_way_out(
+    argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert "fix:" in err
+    assert "Traceback" not in err
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "file" / "cache"))
+    assert main(["env", "create", "--profile", "probe"]) in (2, 4)
+    err = capsys.readouterr().err
+    assert str(tmp_path / "file") in err
+    assert "Traceback" not in err
