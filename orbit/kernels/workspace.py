@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,6 +35,8 @@ NOWHERE = "http://127.0.0.1:9"
 NINJA = re.compile(rb"\[(\d+)/(\d+)\] ")
 PLAIN = re.compile(r"^[A-Za-z0-9_./+@~-]+$")
 POLL_S = 1.0
+HEARTBEAT_S = 30.0
+"""One unit can take ten minutes: the count is repeated so that people see that work goes on."""
 TAIL_BYTES = 65536
 
 
@@ -129,13 +132,13 @@ class Workspace:
         ended = threading.Event()
 
         def watch() -> None:
-            shown: tuple[int, int] = (0, device_units)
+            shown, last = (0, device_units), time.monotonic()
             while not ended.wait(POLL_S):
                 # the last count of ninja may have scrolled out of the part that is read
                 now = ninja_count(self.log) or max(shown, (_lines(self.units), shown[1]))
-                if now != shown and now[1]:
-                    progress.advance(f"{name}: translation units", *now)
-                    shown = now
+                if now != shown or time.monotonic() - last > HEARTBEAT_S:
+                    shown, last = now, time.monotonic()
+                    progress.advance(f"{name}: translation units done", *now)
 
         thread = threading.Thread(target=watch, name=f"watch {name}", daemon=True)
         thread.start()
