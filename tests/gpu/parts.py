@@ -29,7 +29,7 @@ DISTS = ("orbit-probe", "causal-conv1d", "transformer-engine-torch", "transforme
          "sglang-kernel", "nvidia-cublas")  # fmt: skip
 THERE = ("torch", "triton", "numpy", "nvidia-*", "cuda-*", "setuptools", "ninja", "onnx*", "einops", "packaging")
 """What a machine with torch has; requirements matching these are not followed. Named distributions are always taken."""
-DROP = ("sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/infllm_ops*", "sgl_kernel/spatial_ops*",
+DROP = ("sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/infllm_ops*",
         "nvidia/cu13/lib/libnvblas*", "nvidia/cu13/include/*", "*/__pycache__/*")  # fmt: skip
 PART_MIB = 56
 CHUNK = 1 << 20
