@@ -35,6 +35,10 @@ NAMES = ("python3", "python")
 RUN_PATHS = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "lib-dynload": "$ORIGIN/../.."}
 """Run path by the folder a file lies in."""
 GET_ANOTHER = "run Orbit through ./orbitw, which gets a standalone CPython 3.12, or use one from uv or pyenv"
+CONFIGURATION = re.compile(r"(^|/)(_sysconfigdata[^/]*\.py|config-[^/]*/.*|pkgconfig/[^/]*\.pc)$")
+"""Files of a CPython that record where it was configured and built."""
+STANDARD_PREFIXES = frozenset({"/usr/local", "/install"})
+"""Prefixes that say nothing about a machine: container images and standalone builds are configured with them."""
 BUILD_STAND_IN = "/usr/src/python3.12"
 """Takes the place of the folder CPython was compiled in, in texts such as Makefile."""
 
@@ -66,6 +70,11 @@ class Source:
     """Folders it was compiled in, as its own configuration names them."""
     version: str
     """Full version."""
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """Spellings of the prefix that must not be in a copy, because they tell where it was made."""
+        return tuple(path for path in self.spellings if path not in STANDARD_PREFIXES)
 
 
 def running() -> Source:
@@ -145,7 +154,7 @@ def obtain_interpreter(store: Store, source: Source, image_prefix: str) -> Entry
         "format": FORMAT,
         "source": digest.hexdigest(),
         "prefix": image_prefix,
-        "found_at": list(source.spellings),
+        "found_at": list(source.telling),
     }
     return store.obtain("interpreter", inputs, lambda folder: _copy(source, files, folder / "prefix", image_prefix))
 
@@ -179,28 +188,27 @@ def binaries(prefix: Path) -> list[Path]:
 def make_relocatable(prefix: Path, source: Source, image_prefix: str) -> None:
     """Rewrite every place of the copy at ``prefix`` that names the installation it came from."""
     elves = binaries(prefix)
-    with_run_path = {path: entries for path, entries in relocate.run_paths(elves).items() if entries}
-    _refuse_foreign_run_paths(with_run_path, source)
+    run_paths = {path: entries for path, entries in relocate.run_paths(elves).items() if entries}
+    _refuse_foreign_run_paths(run_paths, source)
+    executable = prefix / "bin" / f"python{VERSION}"
+    if any(name.startswith("libpython") for name in relocate.needed_libraries([executable])):
+        run_paths.setdefault(executable, ())  # the original may find its library through the system's cache
     for folder, run_path in RUN_PATHS.items():
-        relocate.set_run_path([path for path in with_run_path if path.parent.name == folder], run_path)
-    spelled = [os.fsencode(path) for path in source.spellings]
+        relocate.set_run_path([path for path in run_paths if path.parent.name == folder], run_path)
+    telling = [os.fsencode(path) for path in source.telling]
     for path in elves:
         before = path.read_bytes()
         data = relocate.drop_debug_sections(before, str(path.relative_to(prefix)))
-        for old in spelled:
+        for old in telling:
             data = relocate.blank_path(data, old, os.fsencode(image_prefix))
         if data != before:
             path.write_bytes(data)
-    texts = {old: os.fsencode(image_prefix) for old in spelled}
+    texts = {os.fsencode(old): os.fsencode(image_prefix) for old in source.spellings}
     texts |= {os.fsencode(folder): BUILD_STAND_IN.encode() for folder in source.build_folders}
-    known = set(elves)
     for path in sorted(prefix.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path not in known:
-            before = path.read_bytes()
-            after = relocate.replace_text(before, texts)
-            if after != before:
-                path.write_bytes(after)
-    left = list(relocate.find_paths(prefix, spelled))
+        if path.is_file() and not path.is_symlink() and CONFIGURATION.search(str(path.relative_to(prefix))):
+            path.write_bytes(relocate.replace_text(path.read_bytes(), texts))
+    left = list(relocate.find_paths(prefix, telling))
     if left:
         raise CheckFailed(f"the interpreter still names {source.prefix} in {'; '.join(left[:5])}", fix=GET_ANOTHER)
 

@@ -93,6 +93,18 @@ def test_the_running_interpreter_is_the_one_behind_the_virtual_environment() -> 
     assert not any(folder.startswith(str(source.prefix)) for folder in source.build_folders)
 
 
+def test_a_standard_prefix_tells_nothing_about_a_machine() -> None:
+    source = Source(Path("/usr/local"), ("/home/ann/py", "/usr/local"), (), "3.12.7")
+    assert source.telling == ("/home/ann/py",)
+
+
+def test_only_configuration_files_are_rewritten() -> None:
+    yes = ["lib/python3.12/_sysconfigdata__linux_x86_64-linux-gnu.py", "lib/pkgconfig/python-3.12.pc",
+           "lib/python3.12/config-3.12-x86_64-linux-gnu/Makefile"]  # fmt: skip
+    no = ["lib/python3.12/mimetypes.py", "lib/python3.12/sysconfig.py", "lib/python3.12/logging/config.py"]
+    assert [name for name in (*yes, *no) if interpreter.CONFIGURATION.search(name)] == yes
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The running CPython, made relocatable; skips where it is one that cannot be."""
