@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built first")
     create.add_argument("--jobs", type=int, metavar="N", help="compile jobs for kernels (default: by memory)")
     create.add_argument("--out", type=Path, metavar="DIR", help="also copy the environment to this new folder")
+    create.add_argument("--dry-run", action="store_true", help="say what would be installed; build and write nothing")
     add_json_option(create)
     activate = actions.add_parser("activate", help="print the commands that activate an environment")
     activate.add_argument("prefix", type=Path, metavar="PREFIX", help="folder with bin/python3.12")
@@ -33,12 +34,54 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Create or activate."""
-    return _create(args) if args.action == "create" else _activate(args)
+    if args.action == "activate":
+        return _activate(args)
+    return _dry_run(args) if args.dry_run else _create(args)
+
+
+def _dry_run(args: argparse.Namespace) -> int:
+    from orbit.core.paths import checkout_root
+    from orbit.env import interpreter
+    from orbit.env.create import needed_bytes
+    from orbit.env.install import make_plan
+    from orbit.env.record import NO_WHEELS
+    from orbit.profile.lock import read_lock
+    from orbit.profile.model import load_profile
+
+    profile = load_profile(args.profile)
+    source = interpreter.running()
+    interpreter.check_source(source, profile.python)
+    plan = make_plan(profile, read_lock(checkout_root() / "uv.lock"), NO_WHEELS)
+    recipes = [*profile.kernels.core, *(profile.kernels.extended if args.kernels == "all" else ())]
+    answer = {
+        "profile": profile.name,
+        "python": source.version,
+        "prebuilt": len(plan.prebuilt),
+        "download_bytes": plan.download_bytes,
+        "environment_bytes": needed_bytes(plan),
+        "recipes": recipes,
+        "without_wheel": [skip.what for skip in plan.skipped],
+    }
+    if args.json:
+        _print_json(answer)
+    else:
+        print(
+            f"would install CPython {source.version} and {len(plan.prebuilt)} wheels "
+            f"({plan.download_bytes / 1e9:.2f} GB to download, about {needed_bytes(plan) / 1e9:.1f} GB on disk)\n"
+            f"would build first: {', '.join(recipes) or 'nothing'}\n"
+            f"no published wheel: {', '.join(skip.what for skip in plan.skipped) or 'none'}"
+        )
+    return 0
+
+
+def _print_json(value: object) -> None:
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _create(args: argparse.Namespace) -> int:
-    import msgspec
-
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
     from orbit.core.store import Store, cache_root
@@ -70,21 +113,19 @@ def _create(args: argparse.Namespace) -> int:
     )
     if args.json:
         answer = {"prefix": str(prefix), "reused": entry.reused, "outputs": outputs, "environment": record}
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(answer), indent=2) + b"\n")
+        _print_json(answer)
     else:
         print(prefix)
     return 0
 
 
 def _activate(args: argparse.Namespace) -> int:
-    import msgspec
-
     from orbit.env.activate import activation_of, default_state, render
 
     state = args.state or default_state()
     variables = activation_of(args.prefix, state)
     if args.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(variables), indent=2) + b"\n")
+        _print_json(variables)
     else:
         print(render(variables, state, args.shell), end="")
     return 0

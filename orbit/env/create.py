@@ -92,12 +92,17 @@ def environment_inputs(profile: Profile, lock: Lock, plan: install.Plan, python:
 
 def check_room(plan: install.Plan, store: Store) -> None:
     """Refuse before anything is written when the disk cannot hold the environment (and uv's cache, if that is new)."""
-    built = sum(os.path.getsize(wheel.path) for wheel in plan.built)
-    need = int((plan.download_bytes + built) * UNPACKED_RATIO) + INTERPRETER_BYTES
+    need = needed_bytes(plan)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "uv"
     if not cache.is_dir() and _same_disk(cache, store.root):
         need += int(plan.download_bytes * UNPACKED_RATIO)
     require_free(store.root, need, "the environment")
+
+
+def needed_bytes(plan: install.Plan) -> int:
+    """About how large the environment will be."""
+    built = sum(os.path.getsize(wheel.path) for wheel in plan.built)
+    return int((plan.download_bytes + built) * UNPACKED_RATIO) + INTERPRETER_BYTES
 
 
 def _same_disk(one: Path, other: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -44,6 +45,17 @@ class Wheelhouse(Protocol):
     @property
     def skipped(self) -> Sequence[Skipped]:
         """Recipes that were not built, each with its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoWheels:
+    """A wheelhouse in which nothing was built."""
+
+    wheels: tuple[Wheel, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+NO_WHEELS: Wheelhouse = NoWheels()
 
 
 class Distribution(Record, frozen=True, kw_only=True):

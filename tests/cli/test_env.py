@@ -26,6 +26,21 @@ def test_activate_prints_what_the_function_says(tmp_path: Path, capsys: pytest.C
     assert main(["env", "activate", str(tmp_path / "nothing")]) == 2
 
 
+def test_a_dry_run_says_what_would_happen_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
+    assert main(["env", "create", "--dry-run", "--json", "--kernels", "all"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["prebuilt"] > 200
+    assert answer["download_bytes"] * 2 < answer["environment_bytes"]
+    assert {"causal-conv1d", "flash-attn"} <= set(answer["recipes"])
+    assert {"causal-conv1d", "flash-attn"} <= set(answer["without_wheel"])
+    assert main(["env", "create", "--dry-run", "--profile", "probe"]) == 0
+    assert "would build first: orbit-probe" in capsys.readouterr().out
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
