@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from orbit.core.records import dump_json, load_json
 from orbit.core.store import Store
 from orbit.errors import ExitCode, InputError, MissingError
 from orbit.image import smoke
-from orbit.image.rootfs import unpack_image
+from orbit.image.rootfs import RootTree, unpack_image
 from orbit.image.rootfs_layout import read_image
 from orbit.image.smoke_devices import INSIDE, Devices, driver_libraries
 from orbit.image.smoke_docker import Docker
@@ -270,6 +273,32 @@ def test_permissions_bind_for_another_user(choice: Choice, tmp_path: Path, store
     assert masks == dict.fromkeys(("CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"), "0" * 16) | {
         "NoNewPrivs:": "1"
     }
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_started_by_another_user_ids_are_mapped(tmp_path: Path, store: Store) -> None:
+    """What bubblewrap does for a caller that is not root, seen by becoming one."""
+    found = find_bubblewrap()
+    if isinstance(found, str):
+        pytest.skip(found)
+    image = read_image(tiny(tmp_path, secret_mode=0o644))
+    place = Path(tempfile.mkdtemp(prefix="orbit-rootless-"))
+    try:
+        shutil.copytree(unpack_image(image, store, progress=Silent()).path, place / "root", symlinks=True)
+        place.chmod(0o755)
+        tree = RootTree(path=place / "root", closed=(), real_owners=False)
+        engine = open_engine(replace(found, real_ids=False), image, tree)
+        caller = ["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups"]
+        for uid in (0, 65534):
+            argv = [*caller, *engine.argv(uid, ["/bin/sh", "-c", "id -u; cat /proc/self/uid_map"], Devices())]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, cwd="/")
+            if "uid map" in done.stderr or "user namespace" in done.stderr:
+                pytest.skip(f"no user namespaces for other users here: {done.stderr.strip()}")
+            seen, first, _outside, count = done.stdout.split()
+            assert (seen, first, count) == (str(uid), str(uid), "1"), done.stderr
+    finally:
+        shutil.rmtree(place)
 
 
 @pytest.mark.integration
