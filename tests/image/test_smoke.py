@@ -21,7 +21,7 @@ from orbit.image import smoke
 from orbit.image.rootfs import RootTree, unpack_image
 from orbit.image.rootfs_layout import read_image
 from orbit.image.smoke_devices import INSIDE, Devices, driver_libraries
-from orbit.image.smoke_docker import Docker
+from orbit.image.smoke_docker import Docker, find_docker, open_docker
 from orbit.image.smoke_engine import Choice, Engine, find_bubblewrap, find_unshare, home_of, open_engine
 from orbit.image.smoke_follow import Follower, read_result
 from orbit.image.smoke_report import SmokeReport, SmokeRun, render
@@ -346,3 +346,29 @@ def test_a_run_that_ends_early_is_a_failure_and_is_not_kept(
     assert "status 7" in answer.runs[0].results[1].detail
     assert "fell over" in answer.runs[0].results[1].tail
     assert not (store.root / "entries" / smoke.KIND).exists()
+
+
+@pytest.mark.docker
+@pytest.mark.integration
+def test_docker_gives_the_same_conditions(
+    docker_engine: str, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice = find_docker()
+    assert isinstance(choice, Choice), choice
+    engine = open_docker(choice, tiny(tmp_path), "orbit/test-smoke:tiny", progress=Silent())
+    try:
+        for uid in (0, 65534):
+            done = inside(engine, uid, "cat; echo; id -u; env; cat /etc/root-only; touch /x")
+            lines = done.stdout.splitlines()
+            assert lines[:2] == ["given", str(uid)]
+            assert {"OWN=image", "SEEN_ENTRYPOINT=yes"} <= set(lines)
+            assert "leaked" not in done.stdout
+            assert ("secret" in lines) is (uid == 0)
+            assert "Read-only file system" in done.stderr
+        monkeypatch.setattr(smoke, "load_list", lambda _name: PLAN)
+        report = smoke.run_smoke(
+            load_profile("probe"), tmp_path / "tiny", ["tiny"], store, engine="docker", progress=Silent()
+        )
+        assert report.counts()["passed"] == 4
+    finally:
+        subprocess.run([choice.program, "image", "rm", "-f", engine.image], capture_output=True, check=False)
