@@ -117,7 +117,7 @@ def built_manifests(
 
 def _skip(recipe: Recipe) -> Skipped:
     return Skipped(
-        what=recipe.name,
+        what=recipe.dist,
         reason=f"tier {recipe.tier}: about {recipe.core_hours:g} core-hours; build it with --kernels all",
         estimate=f"{recipe.core_hours:g} core-hours",
     )
