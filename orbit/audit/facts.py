@@ -21,6 +21,8 @@ class FileFact(NamedTuple):
     gid: int
     size: int
     """Bytes."""
+    stamp: tuple[int, int, int, int]
+    """Device, inode, modification time and change time (ns): with the size, what tells that a file changed."""
 
     @property
     def is_file(self) -> bool:
@@ -118,6 +120,8 @@ class Environment:
     """Exported symbols of every library that some version need names, by path."""
     damaged: Mapping[str, str]
     """ELF files that could not be read, with the reason."""
+    num_remembered: int
+    """How many of ``digests`` come from the fact cache."""
     digests: Mapping[str, str]
     """For hashed files the digest in RECORD's spelling, or ``!reason`` when reading failed; by path."""
     owners: Mapping[str, str]

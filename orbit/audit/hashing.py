@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,10 +20,19 @@ SUPPORTED = frozenset({"sha256", "sha384", "sha512"})
 
 
 class Hashing:
-    """Hashing under way in worker processes; :meth:`result` waits for it."""
+    """Hashing under way in worker processes (paths in ``known`` left out); :meth:`result` waits for it."""
 
-    def __init__(self, prefix: Path, dists: Iterable[Distribution], *, workers: int | None = None) -> None:
-        rows = {row.path: row for dist in dists for row in dist.rows if row.algorithm in SUPPORTED}
+    def __init__(
+        self,
+        prefix: Path,
+        dists: Iterable[Distribution],
+        *,
+        known: Container[str] = frozenset(),
+        workers: int | None = None,
+    ) -> None:
+        rows = {
+            row.path: row for dist in dists for row in dist.rows if row.algorithm in SUPPORTED and row.path not in known
+        }
         count = min(workers or len(os.sched_getaffinity(0)), len(rows)) or 1
         self.files = len(rows)
         self.bytes = sum(row.size for row in rows.values() if row.size > 0)

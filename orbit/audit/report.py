@@ -57,7 +57,7 @@ class AuditReport(Record, frozen=True, kw_only=True):
     expected: tuple[Expected, ...]
     coverage: tuple[LibraryCoverage, ...]
     facts: dict[str, int]
-    """Numbers of what was looked at: files, distributions, shared objects, containers, hashed bytes, ..."""
+    """Numbers of what was looked at: files, distributions, shared objects, containers, verified bytes, ..."""
     driver_libraries: dict[str, int]
     """Sonames that the host's GPU driver must bring, with the number of files that need them."""
     seconds: float
@@ -95,8 +95,13 @@ def render_text(report: AuditReport) -> str:
     lines.append(
         f"{facts['files']} files, {facts['distributions']} distributions, {facts['shared_objects']} shared objects; "
         f"{facts['containers']} containers of device code in {facts['files_with_device_code']} files; "
-        f"{facts['hashed_files']} files ({facts['hashed_bytes'] / 1e9:.2f} GB) hashed"
+        f"{facts['verified_files']} files ({facts['verified_bytes'] / 1e9:.2f} GB) compared with RECORD"
     )
+    if facts["remembered_digests"]:
+        lines.append(
+            f"{facts['remembered_digests']} of the {facts['verified_files']} digests are from the fact cache (files "
+            "unchanged since they were last hashed); --hash reads every file"
+        )
     if report.driver_libraries:
         listed = ", ".join(f"{name} ({count})" for name, count in report.driver_libraries.items())
         lines.append(f"from the GPU driver of the host (number of files that need it): {listed}")

@@ -68,7 +68,7 @@ def read_tree(prefix: Path) -> Tree:
                 path = lead + entry.name
                 info = entry.stat(follow_symlinks=False)
                 mode = info.st_mode
-                entries[path] = FileFact(mode, info.st_uid, info.st_gid, info.st_size)
+                entries[path] = _fact(info)
                 kind = mode & KIND_MASK
                 if kind == stat.S_IFDIR:
                     pending.append(path)
@@ -117,7 +117,8 @@ def normalise(folder: str, path: str) -> str | None:
 
 
 def _fact(info: os.stat_result) -> FileFact:
-    return FileFact(info.st_mode, info.st_uid, info.st_gid, info.st_size)
+    stamp = (info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
+    return FileFact(info.st_mode, info.st_uid, info.st_gid, info.st_size, stamp)
 
 
 def _base_interpreter(prefix: Path) -> str:

@@ -28,6 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uid", type=int, default=65534, metavar="N", help="user whose access is judged (default: 65534, nobody)"
     )
+    parser.add_argument(
+        "--hash", action="store_true", help="hash every file, also those unchanged since the last audit (fact cache)"
+    )
     add_json_option(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of the report and end")
 
@@ -38,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from orbit.audit.run import audit_environment
     from orbit.core.console import Console
     from orbit.core.records import canonical
+    from orbit.core.store import cache_root
     from orbit.errors import ExitCode, InputError
     from orbit.profile.model import load_profile
 
@@ -49,7 +53,11 @@ def run(args: argparse.Namespace) -> int:
     if args.uid < 0:
         raise InputError(f"--uid {args.uid}: not a user id", fix="give a number such as 65534")
     report = audit_environment(
-        Path(args.environment), load_profile(args.profile), uid=args.uid, progress=Console("audit: ")
+        Path(args.environment),
+        load_profile(args.profile),
+        uid=args.uid,
+        progress=Console("audit: "),
+        cache=None if args.hash else cache_root() / "facts",
     )
     sys.stderr.write(render_text(report))
     if args.json:

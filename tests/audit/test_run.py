@@ -20,6 +20,11 @@ from tests.writers.environment import EnvironmentWriter, write_sound_environment
 from tests.writers.fatbin import write_container, write_section
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def env(tmp_path: Path) -> EnvironmentWriter:
     return write_sound_environment(tmp_path / "e")
@@ -35,7 +40,7 @@ def test_clean_environment(env: EnvironmentWriter, capsys: pytest.CaptureFixture
     captured = capsys.readouterr()
     report = msgspec.json.decode(captured.out, type=AuditReport)
     assert report.facts["distributions"] == 2
-    assert report.facts["hashed_files"] == report.facts["files"] - 2  # all but the RECORD files
+    assert report.facts["verified_files"] == report.facts["files"] - 2  # all but the RECORD files
     assert "clean: 0 errors" in captured.err
 
 

@@ -1,0 +1,111 @@
+"""How fast the audit is on a real environment.
+
+    ORBIT_TEST_ENV=PREFIX python tests/bench/bench_audit.py [--rounds N] [--cold] [--cuobjdump]
+
+Prints medians over N rounds of: listing, metadata, ELF and fatbin headers, the whole audit with every file hashed, the
+whole audit with remembered digests, and the header walk of device code alone. ``--cuobjdump`` runs NVIDIA's tool over
+the same files in the same run (once). ``--cold`` drops the page cache before one more full audit (needs root).
+CPU seconds are given beside wall seconds because a busy machine stretches the latter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from orbit.audit.dists import read_dists
+from orbit.audit.fatbin import read_containers
+from orbit.audit.objects import read_objects
+from orbit.audit.run import audit_environment
+from orbit.audit.tree import find_layout, read_tree
+from orbit.core.proc import run
+from orbit.profile.model import load_profile
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and its finished children."""
+    parts = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(part.ru_utime + part.ru_stime for part in parts)
+
+
+def measure(action: Callable[[], object], rounds: int) -> dict[str, float]:
+    """Median wall and CPU seconds of ``action``."""
+    walls, cpus = [], []
+    for _ in range(rounds):
+        wall, cpu = time.perf_counter(), cpu_seconds()
+        action()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(cpu_seconds() - cpu)
+    return {
+        "wall_s": round(statistics.median(walls), 3),
+        "wall_best_s": round(min(walls), 3),
+        "cpu_s": round(statistics.median(cpus), 3),
+        "rounds": rounds,
+    }
+
+
+def drop_page_cache() -> None:
+    """Empty the page cache (root only)."""
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("1\n", encoding="ascii")
+
+
+def main() -> int:
+    """Measure, print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("environment", nargs="?", default=os.environ.get("ORBIT_TEST_ENV"))
+    parser.add_argument("--profile", default="cu130")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--cuobjdump", action="store_true")
+    args = parser.parse_args()
+    if args.environment is None:
+        parser.error("give an environment, or set ORBIT_TEST_ENV")
+    prefix, profile = Path(args.environment), load_profile(args.profile)
+    layout = find_layout(prefix, profile.python)
+    results: dict[str, object] = {"load_average": os.getloadavg()[0], "processors": len(os.sched_getaffinity(0))}
+
+    report = audit_environment(prefix, profile)  # also warms the page cache
+    results["facts"] = report.facts
+    tree = read_tree(layout.prefix)
+    results["list"] = measure(lambda: read_tree(layout.prefix), args.rounds)
+    results["metadata"] = measure(lambda: read_dists(layout), args.rounds)
+    results["headers"] = measure(lambda: read_objects(layout.prefix, tree), args.rounds)
+    results["audit, every file hashed"] = measure(lambda: audit_environment(prefix, profile), args.rounds)
+    with tempfile.TemporaryDirectory() as cache:
+        audit_environment(prefix, profile, cache=Path(cache))
+        results["audit, digests remembered"] = measure(
+            lambda: audit_environment(prefix, profile, cache=Path(cache)), args.rounds
+        )
+
+    device = [layout.prefix / layout.site / item.file for item in report.coverage]
+    results["device code walk"] = {"files": len(device)} | measure(
+        lambda: [read_containers(path) for path in device], args.rounds
+    )
+    if args.cuobjdump:
+        tool = layout.prefix / layout.site / "nvidia" / "cu13" / "bin" / "cuobjdump"
+
+        def theirs() -> None:
+            for path in device:
+                for flag in ("--list-elf", "--list-ptx"):
+                    run([tool, flag, path], doing="listing device code", check=False)
+
+        results["cuobjdump, same files"] = measure(theirs, 1)
+    if args.cold:
+        drop_page_cache()
+        results["audit, cold page cache"] = measure(lambda: audit_environment(prefix, profile), 1)
+    json.dump(results, sys.stdout, indent=2)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
