@@ -10,14 +10,13 @@ A cache that cannot be read is an empty one. It only saves time; ``orbit audit -
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from orbit.audit.facts import Layout, Tree
+from orbit.audit.facts import Layout, Tree, printable
 from orbit.core.files import write_atomic
 
 FORMAT = 1
@@ -44,8 +43,8 @@ class FactCache:
     """The remembered digests of one environment, in ``folder``."""
 
     def __init__(self, folder: Path, layout: Layout) -> None:
-        self.prefix = str(layout.prefix)
-        self.path = folder / f"{hashlib.sha256(os.fsencode(self.prefix)).hexdigest()[:32]}.digests"
+        self.prefix = printable(str(layout.prefix))
+        self.path = folder / f"{hashlib.sha256(self.prefix.encode()).hexdigest()[:32]}.digests"
         self._began_ns = time.time_ns()
         self._known = self._load()
 
@@ -68,7 +67,13 @@ class FactCache:
         known: dict[str, Known] = {}
         for path, digest in digests.items():
             fact = tree.entries.get(path)
-            if fact is not None and fact.is_file and digest[0] != "!" and max(fact.stamp[2:]) < settled:
+            if (
+                fact is not None
+                and fact.is_file
+                and path == printable(path)
+                and digest[0] != "!"
+                and max(fact.stamp[2:]) < settled
+            ):
                 known[path] = Known(fact.size, fact.stamp, digest)
         content = Content(FORMAT, self.prefix, known)
         write_atomic(self.path, msgspec.msgpack.encode(content))

@@ -133,6 +133,11 @@ class Environment:
         return path.removeprefix(start) if self.layout.site else path
 
 
+def printable(text: str) -> str:
+    """``text`` with file name bytes that are not UTF-8 written as ``\\udcff``: what can stand in a report."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def join(*parts: str) -> str:
     """Join relative paths, ignoring empty ones."""
     return "/".join(part for part in parts if part)

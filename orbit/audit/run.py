@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from orbit.audit.coverage import arch_counts, count_results
 from orbit.audit.dists import owners_of, read_dists
 from orbit.audit.fact_cache import FactCache
-from orbit.audit.facts import Environment, SharedObject
+from orbit.audit.facts import Environment, SharedObject, printable
 from orbit.audit.hashing import Hashing
 from orbit.audit.loader import Loader
 from orbit.audit.objects import needed_exports, read_objects
@@ -113,12 +115,22 @@ def evaluate(env: Environment, policy: Policy) -> tuple[Finding, ...]:
 
 
 def _waive(finding: Finding, policy: Policy, used: set[int]) -> Finding:
+    finding = _printable(finding)
     for position, waiver in enumerate(policy.expectations.waivers):
         if waiver.covers(finding.rule, finding.subject) and waiver.expires >= policy.today:
             used.add(position)
-            fields = {name: getattr(finding, name) for name in finding.__struct_fields__}
-            return Finding(**{**fields, "waiver": f"{waiver.reason} (until {waiver.expires})"})
+            return msgspec.structs.replace(finding, waiver=f"{waiver.reason} (until {waiver.expires})")
     return finding
+
+
+def _printable(finding: Finding) -> Finding:
+    return msgspec.structs.replace(
+        finding,
+        subject=printable(finding.subject),
+        message=printable(finding.message),
+        evidence={key: printable(value) for key, value in finding.evidence.items()},
+        fix=printable(finding.fix),
+    )
 
 
 def _report(env: Environment, policy: Policy, findings: tuple[Finding, ...], seconds: float) -> AuditReport:
@@ -135,7 +147,7 @@ def _report(env: Environment, policy: Policy, findings: tuple[Finding, ...], sec
     verified = [entries[path].size for path, digest in env.digests.items() if digest[0] != "!" and path in entries]
     return AuditReport(
         schema=SCHEMA,
-        target=str(env.layout.prefix),
+        target=printable(str(env.layout.prefix)),
         profile=policy.profile.name,
         uid=policy.uid,
         findings=findings,
@@ -169,7 +181,7 @@ def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCo
             TargetCoverage(target=target.name, sass=counts["sass"], ptx_jit=counts["ptx-jit"], none=counts["none"])
         )
     return LibraryCoverage(
-        file=name,
+        file=printable(name),
         mode="dispatching" if arch_coverage.is_dispatching(policy, name) else "registering",
         containers=len(item.containers),
         images=arch_counts(item.containers),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from orbit.cli import main
 from orbit.core.paths import data_root
 from orbit.profile.model import load_profile
 from tests.writers.elf import write_elf
-from tests.writers.environment import EnvironmentWriter, write_sound_environment
+from tests.writers.environment import EnvironmentWriter, record_digest, write_sound_environment
 from tests.writers.fatbin import write_container, write_section
 
 
@@ -75,6 +76,20 @@ def test_report_survives_its_json(env: EnvironmentWriter) -> None:
     assert again == report
     assert render_text(again) == render_text(report)
     assert report.counts()["fatal"] == 1
+
+
+def test_file_names_that_are_not_utf8(env: EnvironmentWriter, tmp_path: Path) -> None:
+    hopper = write_elf(needed=["libx.so"], sections=[(".nv_fatbin", write_section(write_container("sm_90a")))])
+    with open(os.fsencode(env.site) + b"/native/\xff\xe9.so", "wb") as file:
+        file.write(hopper)
+    os.symlink(b"nowhere\xff", os.fsencode(env.site) + b"/link\xfe")
+    with open(env.site / "native-1.0.dist-info/RECORD", "ab") as file:
+        file.write(b"native/\xff\xe9.so,sha256=" + record_digest(hopper).encode() + b",%d\n" % len(hopper))
+    for _ in range(2):
+        report = audit_environment(env.prefix, load_profile("probe"), cache=tmp_path / "facts")
+        assert {"arch-coverage", "needs-library", "dangling-link"} == {f.rule for f in report.findings if f.fatal}
+        assert msgspec.json.decode(msgspec.json.encode(report), type=AuditReport) == report
+        assert render_text(report).encode()
 
 
 def test_nothing_inspected_runs_or_changes(env: EnvironmentWriter, tmp_path: Path) -> None:
