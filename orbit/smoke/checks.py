@@ -13,22 +13,22 @@ from orbit.smoke.model import NEEDS_DRIVER, Context, SmokeList
 Kind = Callable[[Mapping[str, Any], Context], dict[str, Any]]
 
 KINDS = {
-    "import": "orbit.smoke.imports:check_imports",
-    "versions": "orbit.smoke.versions:check_versions",
-    "command": "orbit.smoke.command:check_command",
-    "identity": "orbit.smoke.identity:check_identity",
-    "compile": "orbit.smoke.compiler:check_compiler",
-    "torch-cpu": "orbit.smoke.torch_cpu:check_torch_cpu",
-    "ray": "orbit.smoke.ray_cluster:check_ray",
-    "megatron-cpu": "orbit.smoke.megatron_cpu:check_megatron_cpu",
-    "probe-cpu": "orbit.smoke.probe:check_probe_cpu",
-    "probe-gpu": "orbit.smoke.probe:check_probe_gpu",
-    "gpu-device": "orbit.smoke.gpu:check_device",
-    "gpu-matmul": "orbit.smoke.gpu:check_matmul",
-    "gpu-te-linear": "orbit.smoke.gpu_kernels:check_te_linear",
-    "gpu-causal-conv1d": "orbit.smoke.gpu_kernels:check_causal_conv1d",
-    "gpu-sgl-kernel": "orbit.smoke.gpu_kernels:check_sgl_kernel",
-    "gpu-triton": "orbit.smoke.gpu_triton:check_triton",
+    "import": "orbit.smoke.kinds.imports:check_imports",
+    "versions": "orbit.smoke.kinds.versions:check_versions",
+    "command": "orbit.smoke.kinds.command:check_command",
+    "identity": "orbit.smoke.kinds.identity:check_identity",
+    "compile": "orbit.smoke.kinds.compiler:check_compiler",
+    "torch-cpu": "orbit.smoke.kinds.torch_cpu:check_torch_cpu",
+    "ray": "orbit.smoke.kinds.ray_cluster:check_ray",
+    "megatron-cpu": "orbit.smoke.kinds.megatron_cpu:check_megatron_cpu",
+    "probe-cpu": "orbit.smoke.kinds.probe:check_probe_cpu",
+    "probe-gpu": "orbit.smoke.kinds.probe:check_probe_gpu",
+    "gpu-device": "orbit.smoke.kinds.gpu:check_device",
+    "gpu-matmul": "orbit.smoke.kinds.gpu:check_matmul",
+    "gpu-te-linear": "orbit.smoke.kinds.gpu_kernels:check_te_linear",
+    "gpu-causal-conv1d": "orbit.smoke.kinds.gpu_kernels:check_causal_conv1d",
+    "gpu-sgl-kernel": "orbit.smoke.kinds.gpu_kernels:check_sgl_kernel",
+    "gpu-triton": "orbit.smoke.kinds.gpu_triton:check_triton",
 }
 """Each kind's function as ``module:name``; its module is imported only in the process that runs the check."""
 

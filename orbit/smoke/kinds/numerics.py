@@ -5,7 +5,7 @@ numbers are exact in float32. A float32 sum of k such products, in any order, is
 ``k * 2^-23 * sum |a_i b_i|`` (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1, with 2^-23 in place
 of float32's unit roundoff 2^-24 because tensor cores truncate where the standard rounds). Storing as bfloat16 adds u
 times the stored value. These are worst cases, so a correct kernel cannot fail; the sizes used keep them small enough
-that one missing term of a sum, or sums kept in bfloat16, are outside (tests/smoke/test_numerics.py).
+that one missing term of a sum, or sums kept in bfloat16, are outside (tests/smoke/kinds/test_numerics.py).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orbit.smoke import gpu, gpu_kernels
+from orbit.smoke.kinds import gpu, gpu_kernels
 from orbit.smoke.model import CheckError, Context
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed here (the stack is in the image)")

@@ -20,11 +20,11 @@ def _matmul_kernel(left, right, out, inner, columns, BLOCK: tl.constexpr):  # ty
         a = tl.load(left + rows[:, None] * inner + (start + step)[None, :])
         b = tl.load(right + (start + step)[:, None] * columns + cols[None, :])
         total += tl.dot(a, b)
-    tl.store(out + rows[:, None] * columns + cols[None, :], total.to(tl.bfloat16))
+    tl.store(out + rows[:, None] * columns + cols[None, :], total.to(out.dtype.element_ty))
 
 
 def matmul(left: Any, right: Any) -> Any:
-    """``left @ right`` of contiguous bfloat16 matrices whose sizes are multiples of 64, accumulated in float32."""
+    """``left @ right`` of contiguous matrices, sizes multiples of 64: accumulated in float32, stored in ``left``'s type."""
     rows, inner = left.shape
     columns = right.shape[1]
     out = left.new_empty((rows, columns))

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orbit.smoke import numerics
-from orbit.smoke.gpu import product_bound
+from orbit.smoke.kinds import numerics
+from orbit.smoke.kinds.gpu import product_bound
 from orbit.smoke.model import CheckError, Context
 
 ROWS, INNER, COLUMNS = 256, 512, 192
@@ -22,7 +22,7 @@ def check_triton(parameters: Mapping[str, Any], context: Context) -> dict[str, A
         os.environ["TRITON_CACHE_DIR"] = folder
         import torch
 
-        from orbit.smoke.triton_kernel import matmul
+        from orbit.smoke.kinds.triton_kernel import matmul
 
         torch.manual_seed(numerics.SEED)
         left = numerics.bf16_random(torch, ROWS, INNER)

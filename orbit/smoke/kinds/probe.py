@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orbit.smoke.device import describe, target_of
+from orbit.smoke.kinds.device import describe, target_of
 from orbit.smoke.model import CheckError, Context
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orbit.smoke import numerics
-from orbit.smoke.gpu import INNER, product_bound
+from orbit.smoke.kinds import numerics
+from orbit.smoke.kinds.gpu import INNER, product_bound
 from orbit.smoke.model import CheckError
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed here (the stack is in the image)")

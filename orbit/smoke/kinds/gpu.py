@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orbit.smoke import numerics
-from orbit.smoke.device import describe, target_of
+from orbit.smoke.kinds import numerics
+from orbit.smoke.kinds.device import describe, target_of
 from orbit.smoke.model import CheckError, Context
 
 ROWS, INNER, COLUMNS = 1024, 512, 768

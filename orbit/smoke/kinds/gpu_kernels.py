@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from orbit.smoke import numerics
-from orbit.smoke.gpu import product_bound
+from orbit.smoke.kinds import numerics
+from orbit.smoke.kinds.gpu import product_bound
 from orbit.smoke.model import Context
 
 FAST_MATH = 2.0**-16

@@ -1,0 +1,59 @@
+"""Reports: what they count, which exit status they give, how they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbit.core.findings import Skipped
+from orbit.core.records import dump_json, load_json
+from orbit.errors import ExitCode
+from orbit.image.smoke_report import SmokeReport, SmokeRun, render
+from orbit.smoke.model import CheckResult
+from tests.image.tiny import result
+
+
+def report(*results: CheckResult, not_run: tuple[Skipped, ...] = ()) -> SmokeReport:
+    runs = (SmokeRun(list="cpu", uid=65534, seconds=2.0, results=results),) if results else ()
+    return SmokeReport(
+        profile="p",
+        image="sha256:0",
+        engine="bubblewrap",
+        engine_version="0.8",
+        real_ids=True,
+        runs=runs,
+        not_run=not_run,
+    )
+
+
+def test_a_clean_report() -> None:
+    clean = report(result("a"), result("b", "needs-driver"))
+    assert clean.passed
+    assert clean.exit_code is ExitCode.OK
+    assert clean.counts() == {"passed": 1, "failed": 0, "needs-driver": 1, "skipped": 0, "runs": 1, "seconds": 2}
+
+
+def test_a_failure_is_a_finding_with_its_output() -> None:
+    bad = report(result("a"), result("b", "failed", "broken", "the output"))
+    (finding,) = bad.findings()
+    assert (finding.message, finding.evidence) == ("broken", {"output": "the output"})
+    assert "cpu/b as uid 65534" in finding.subject
+    assert not bad.passed
+    assert bad.exit_code is ExitCode.FINDINGS
+    assert "| the output" in render(bad)
+
+
+def test_what_was_skipped_is_never_success() -> None:
+    part = report(result("a"), result("b", "skipped", "no GPU"))
+    assert [item.reason for item in part.skipped()] == ["no GPU"]
+    assert part.exit_code is ExitCode.MISSING
+    nothing = report(not_run=(Skipped(what="smoke cpu", reason="no engine"),))
+    assert not nothing.passed
+    assert nothing.exit_code is ExitCode.MISSING
+    assert "skipped smoke cpu: no engine" in render(nothing)
+    assert "nothing was run" in render(nothing)
+
+
+def test_a_report_survives_its_file(tmp_path: Path) -> None:
+    whole = report(result("a"), result("b", "failed", "x", "y"))
+    dump_json(tmp_path / "r.json", whole)
+    assert load_json(tmp_path / "r.json", SmokeReport) == whole
