@@ -29,6 +29,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--compression", choices=("zstd", "gzip"), default="zstd", help="gzip: for tools that know no zstd layers"
     )
     build.add_argument("--dry-run", action="store_true", help="say what the image would be, and change nothing")
+    context = actions.add_parser(
+        "context",
+        help="make a folder in which docker builds the same image from containers/Dockerfile",
+        description="Then: DOCKER_BUILDKIT=1 docker build --network host --secret id=ca,src=BUNDLE DIR",
+    )
+    add_profile_option(context)
+    context.add_argument("--out", type=Path, metavar="DIR", required=True)
+    context.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built")
+    context.add_argument("--jobs", type=int, metavar="N", help="compile jobs at once")
+    tree = actions.add_parser("tree", help="what the image has below its prefix, as a folder (used by the Dockerfile)")
+    add_profile_option(tree)
+    tree.add_argument("--wheels", type=Path, metavar="DIR", required=True, help="wheels of a build context")
+    tree.add_argument("--out", type=Path, metavar="DIR", required=True, help="a new folder")
     inspect = actions.add_parser("inspect", help="layers, sizes, configuration, labels")
     inspect.add_argument("layout", type=Path, metavar="LAYOUT")
     inspect.add_argument("--verify", action="store_true", help="read every layer and compare it with its digest")
@@ -48,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked."""
-    return {"build": _build, "inspect": _inspect, "load": _load, "smoke": _smoke}[args.action](args)
+    return ACTIONS[args.action](args)
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -123,6 +136,46 @@ def _smoke(args: argparse.Namespace) -> int:
         report = run_smoke(profile, args.layout, lists, store, engine=args.engine, progress=Console())
     _print_json(report) if args.json else print(render(report))
     return ExitCode.OK if report.passed else ExitCode.FINDINGS
+
+
+def _context(args: argparse.Namespace) -> int:
+    from orbit.core.console import Console
+    from orbit.core.paths import checkout_root
+    from orbit.core.store import Store, cache_root
+    from orbit.image.context import make_context
+    from orbit.kernels.build import build_kernels
+    from orbit.profile.model import load_profile
+
+    profile, root, store, progress = load_profile(args.profile), checkout_root(), Store(cache_root()), Console()
+    with store.writer("orbit image context"):
+        store.sweep()
+        wheels = build_kernels(profile, root, store, tier=args.kernels, jobs=args.jobs, progress=progress)
+        print(make_context(profile, root, wheels, store, out=args.out.absolute(), progress=progress))
+    return 0
+
+
+def _tree(args: argparse.Namespace) -> int:
+    from orbit.core.console import Console
+    from orbit.core.paths import checkout_root
+    from orbit.core.store import Store, cache_root
+    from orbit.image.context import make_tree, read_wheelhouse
+    from orbit.profile.model import load_profile
+
+    profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
+    with store.writer("orbit image tree"):
+        wheels = read_wheelhouse(args.wheels.absolute())
+        print(make_tree(profile, root, wheels, store, out=args.out.absolute(), progress=Console()))
+    return 0
+
+
+ACTIONS = {
+    "build": _build,
+    "context": _context,
+    "tree": _tree,
+    "inspect": _inspect,
+    "load": _load,
+    "smoke": _smoke,
+}
 
 
 def _print_json(value: Any) -> None:

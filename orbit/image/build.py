@@ -15,7 +15,7 @@ from typing import Protocol
 
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree
-from orbit.core.records import Record, content_key
+from orbit.core.records import Record
 from orbit.core.store import Entry, Store
 from orbit.env.record import EnvironmentRecord, read_environment
 from orbit.image.base import Base, base_chunks, make_base
@@ -24,7 +24,7 @@ from orbit.image.cache import Request, Stream, obtain_layers
 from orbit.image.layers import content_bytes, layer_names, plan_layers
 from orbit.image.oci import NamedLayer, image_documents, write_layout
 from orbit.image.own import own_key, own_members
-from orbit.image.runtime import image_labels, run_config
+from orbit.image.runtime import Identity, image_labels, run_config
 from orbit.image.tar import Member, tar_chunks, with_parents
 from orbit.profile.model import Profile
 
@@ -116,8 +116,15 @@ def build_image(
     )
     requests = [_base_request(made), *_environment_requests(made), _own_request(made)]
     layers = [layer for layer in obtain_layers(requests, store, progress) if layer[0].blob.files]
-    identity = {"base": made.base.sha256, "environment": environment.record.key, "orbit": made.own}
-    labels = image_labels(profile, made.record, kernels=wheelhouse.manifest_hash, inputs=content_key(identity))
+    identity = Identity(
+        lock=made.record.lock,
+        environment=made.record.identity,
+        python=made.record.python,
+        kernels=wheelhouse.manifest_hash,
+        base=made.base.sha256,
+        orbit=made.own,
+    )
+    labels = image_labels(profile, identity)
     run = run_config(profile, labels, cuda=(made.prefix / "cuda").is_dir())
     manifest, config = image_documents([layer for layer, _ in layers], run, labels)
     digest = write_layout(out, [layer for layer, _ in layers], manifest, config, ref=profile.image.name)

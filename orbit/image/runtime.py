@@ -8,8 +8,8 @@ it from a script made here.
 from __future__ import annotations
 
 from orbit import __version__
+from orbit.core.records import Record, content_key
 from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, render
-from orbit.env.record import EnvironmentRecord
 from orbit.image.oci import CREATED, RunConfig
 from orbit.profile.model import Profile
 
@@ -63,7 +63,24 @@ def run_config(profile: Profile, labels: dict[str, str], *, cuda: bool) -> RunCo
     )
 
 
-def image_labels(profile: Profile, record: EnvironmentRecord, *, kernels: str, inputs: str) -> dict[str, str]:
+class Identity(Record, frozen=True, kw_only=True):
+    """What an image is made from, by hash."""
+
+    lock: str
+    """sha256 of uv.lock."""
+    environment: str
+    """Content key of the environment."""
+    python: str
+    """Version of the interpreter."""
+    kernels: str
+    """Hash over all kernel build manifests."""
+    base: str
+    """sha256 of the root file system."""
+    orbit: str
+    """Key of Orbit's own layer."""
+
+
+def image_labels(profile: Profile, identity: Identity) -> dict[str, str]:
     """Labels (OCI annotation keys, and ``io.orbit.*`` for what links the image to its evidence)."""
     return {
         "org.opencontainers.image.title": profile.image.name,
@@ -73,9 +90,9 @@ def image_labels(profile: Profile, record: EnvironmentRecord, *, kernels: str, i
         "io.orbit.profile": profile.name,
         "io.orbit.targets": " ".join(f"{target.name}={target.feature}" for target in profile.targets),
         "io.orbit.cuda": profile.cuda,
-        "io.orbit.python": record.python,
-        "io.orbit.lock": record.lock,
-        "io.orbit.environment": record.identity,
-        "io.orbit.kernels": kernels,
-        "io.orbit.inputs": inputs,
+        "io.orbit.python": identity.python,
+        "io.orbit.lock": identity.lock,
+        "io.orbit.environment": identity.environment,
+        "io.orbit.kernels": identity.kernels,
+        "io.orbit.inputs": content_key(identity),
     }
