@@ -24,7 +24,7 @@ def _matmul_kernel(left, right, out, inner, columns, BLOCK: tl.constexpr):  # ty
 
 
 def matmul(left: Any, right: Any) -> Any:
-    """``left @ right`` of contiguous matrices, sizes multiples of 64: accumulated in float32, stored in ``left``'s type."""
+    """``left @ right``, contiguous, sizes multiples of 64: accumulated in float32, stored in the type of ``left``."""
     rows, inner = left.shape
     columns = right.shape[1]
     out = left.new_empty((rows, columns))
