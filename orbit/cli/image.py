@@ -47,8 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--verify", action="store_true", help="read every layer and compare it with its digest")
     add_json_option(inspect)
     load = actions.add_parser("load", help="put a layout into a docker engine")
-    load.add_argument("layout", type=Path, metavar="LAYOUT")
+    load.add_argument("layout", type=Path, metavar="LAYOUT", nargs="?", help="default: dist/image-PROFILE")
+    add_profile_option(load)
     load.add_argument("--tag", metavar="NAME:TAG", help="default: the image's own name, with the tag latest")
+    load.add_argument("--dry-run", action="store_true", help="say what would be loaded where, and change nothing")
     add_json_option(load)
     smoke = actions.add_parser("smoke", help="run the profile's checks inside the image")
     smoke.add_argument("layout", type=Path, metavar="LAYOUT")
@@ -74,7 +76,7 @@ def _build(args: argparse.Namespace) -> int:
     from orbit.profile.model import load_profile
 
     profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
-    out = (args.out or Path("dist") / f"image-{profile.name}").absolute()
+    out = (args.out or _default_layout(profile.name)).absolute()
     if args.dry_run:
         layers = ", ".join(["base", "interpreter", *(layer.name for layer in profile.image.layers), "orbit"])
         print(f"{profile.image.name} into {out}\nlayers: {layers}\nnothing was changed", file=sys.stderr)
@@ -108,11 +110,18 @@ def _inspect(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
-    from orbit.image.docker import load_image
+    from orbit.image.docker import load_image, require_engine
     from orbit.image.oci import read_layout
 
-    title = read_layout(args.layout).config.config.labels.get("org.opencontainers.image.title", "orbit/image")
-    loaded = load_image(args.layout, tag=args.tag or f"{title}:latest", progress=Console())
+    path = args.layout or _default_layout(args.profile)
+    layout = read_layout(path)
+    title = layout.config.config.labels.get("org.opencontainers.image.title", "orbit/image")
+    tag = args.tag or f"{title}:latest"
+    if args.dry_run:
+        engine = require_engine()
+        print(f"{layout.manifest.config.digest} as {tag} into docker {engine.version}; nothing was changed")
+        return 0
+    loaded = load_image(path, tag=tag, progress=Console())
     if args.json:
         _print_json(loaded)
         return 0
@@ -176,6 +185,10 @@ ACTIONS = {
     "load": _load,
     "smoke": _smoke,
 }
+
+
+def _default_layout(profile: str) -> Path:
+    return Path("dist") / f"image-{profile}"
 
 
 def _print_json(value: Any) -> None:
