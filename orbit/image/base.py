@@ -24,7 +24,8 @@ from orbit.core.store import Store
 from orbit.errors import CheckFailed, InputError
 from orbit.image.tar import EPOCH_S, Member, Slice, folder, tar_chunks, with_parents
 
-FORMAT = 1
+FORMAT = 2
+"""Raised when equal definitions come out in other bytes."""
 ARCHITECTURE = "amd64"
 TIMEOUT_S = 1800.0
 MERGED_USR = (
