@@ -24,6 +24,7 @@ VOCABULARY = 64
 SEQUENCE = 32
 BATCH = 4
 STEPS = 8
+LAYERS = 2
 HIDDEN = 64
 LEARNING_RATE = 3e-3
 SEED = 1234
@@ -97,9 +98,14 @@ def _model(torch: Any) -> Any:
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.transformer import TransformerConfig
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+    from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
+    # Named outright: by default the last norm is Transformer Engine's whenever that is installed, and it needs a GPU.
+    layer = get_gpt_layer_local_spec(normalization="LayerNorm")
+    block = TransformerBlockSubmodules(layer_specs=[layer] * LAYERS, layer_norm=WrappedTorchNorm)
     config = TransformerConfig(
-        num_layers=2,
+        num_layers=LAYERS,
         hidden_size=HIDDEN,
         ffn_hidden_size=2 * HIDDEN,
         num_attention_heads=4,
@@ -118,7 +124,7 @@ def _model(torch: Any) -> Any:
     )
     return GPTModel(
         config=config,
-        transformer_layer_spec=get_gpt_layer_local_spec(normalization="LayerNorm"),
+        transformer_layer_spec=block,
         vocab_size=VOCABULARY,
         max_sequence_length=SEQUENCE,
         position_embedding_type="rope",
