@@ -18,10 +18,15 @@ pytestmark = pytest.mark.integration
 
 
 def test_environment_of_the_lock_is_clean_but_for_declared_exceptions() -> None:
-    report = audit_environment(environment(), load_profile("cu130"))
-    # a virtual environment's certifi may have been edited by the host to trust its proxy: that is a finding, and right
-    edited = [f for f in report.findings if f.rule == "record-hash" and f.subject == "certifi"]
-    assert [finding for finding in report.findings if finding.fatal and finding not in edited] == []
+    prefix = environment()
+    report = audit_environment(prefix, load_profile("cu130"))
+    fatal = [finding for finding in report.findings if finding.fatal]
+    if (prefix / "pyvenv.cfg").exists():
+        # what `orbit env create` settles is rightly found in a plain virtual environment: two owners of one path, and
+        # certifi's bundle where the host adds its own certificates to it
+        settled = {("file-conflict", "flashinfer-python + torch-c-dlpack-ext"), ("record-hash", "certifi")}
+        fatal = [finding for finding in fatal if (finding.rule, finding.subject) not in settled]
+    assert fatal == []
     assert report.facts["shared_objects"] > 600
     assert report.facts["containers"] > 30_000
     assert len(report.expected) >= 10
