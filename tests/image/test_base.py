@@ -246,3 +246,25 @@ def test_the_real_base_is_readable_by_all_and_names_no_host(real_base: base.Base
     assert "usr/bin/usrmerge" not in names
     if len(host) > 6:
         assert host not in real_base.tar.read_bytes()
+
+
+@pytest.mark.integration
+@pytest.mark.network
+def test_no_link_of_the_real_base_leads_nowhere(real_base: base.Base) -> None:
+    with tarfile.open(real_base.tar) as archive:
+        links = {info.name: info.linkname for info in archive if info.issym()}
+        names = set(archive.getnames())
+
+    def real(path: str, depth: int = 0) -> str:
+        """The path with every link in it followed, as in a root file system."""
+        assert depth < 40, path
+        here = ""
+        for part in path.strip("/").split("/"):
+            here = os.path.normpath(f"{here}/{part}").strip("/") if part != ".." else os.path.dirname(here)
+            if here in links:
+                target = links[here]
+                here = real(target if target.startswith("/") else f"{os.path.dirname(here)}/{target}", depth + 1)
+        return here
+
+    nowhere = {name for name in links if (place := real(name)) not in names and not place.startswith(("proc/", "dev/"))}
+    assert nowhere == set()
