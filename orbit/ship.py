@@ -203,12 +203,13 @@ def _environment_stage(run: Run) -> Outcome:
 
 
 def _audit_stage(run: Run) -> Outcome:
-    """Prove the environment; redone whenever it, the expectations or the audit's own code changed."""
+    """Prove the environment; redone daily and when it, the expectations or the rules changed."""
     assert run.environment is not None
     prefix = run.environment.path / "prefix"
     inputs = {
         "environment": run.environment.record.key,
         "profile": content_key(run.profile),
+        "date": utc_now().date().isoformat(),  # waivers expire
         "rules": tree_hash(PACKAGE / "audit"),
         "data": tree_hash(run.root / "kernels" / "expectations"),
         "capabilities": sha256_file(run.root / "kernels" / "capabilities.toml"),

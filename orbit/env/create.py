@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,13 @@ from orbit.core.console import Progress
 from orbit.core.files import remove_tree, require_free, sha256_file
 from orbit.core.records import content_key, dump_json
 from orbit.core.store import Entry, Store
-from orbit.env import bytecode, install, installed, interpreter, record, relocate, scripts, tree
+from orbit.env import bytecode, install, installed, interpreter, record, relocate, scripts, tree, verify
 from orbit.env.cuda_home import find_toolkit, link_farm
 from orbit.errors import CheckFailed, RefusedError
 from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the shape of an environment changes."""
 KIND = "env"
 UNPACKED_RATIO = 2.4
@@ -138,7 +138,7 @@ def _build(parts: Parts, identity: str, folder: Path, progress: Progress) -> dic
         interpreter.copy_interpreter(parts.python, prefix)
         site.mkdir(exist_ok=True)
     with clock.step("install", f"installing {len(plan.prebuilt)} prebuilt and {len(plan.built)} built wheels"):
-        contested = _install(plan, prefix, site, folder)
+        contested = _install(plan, prefix, site, folder, python=parts.profile.python, progress=progress)
     with clock.step("compile", "byte-compiling on all cores"):
         uncompiled = bytecode.compile_tree(prefix, parts.profile.image.prefix, progress=progress)
     with clock.step("records", "scripts, RECORD files, CUDA_HOME"):
@@ -186,7 +186,9 @@ def describe(
     )
 
 
-def _install(plan: install.Plan, prefix: Path, site: Path, folder: Path) -> dict[str, tuple[str, ...]]:
+def _install(
+    plan: install.Plan, prefix: Path, site: Path, folder: Path, *, python: str, progress: Progress
+) -> dict[str, tuple[str, ...]]:
     """Install everything; return the contested paths. The last owner by name writes each of them last."""
     scratch = folder / "scratch"
     scratch.mkdir()
@@ -197,10 +199,27 @@ def _install(plan: install.Plan, prefix: Path, site: Path, folder: Path) -> dict
     for path, names in sorted(contested.items()):
         if installed.digest_of(site / path)[0] != installed.stated(dists[names[-1]], path):
             install.reinstall(plan, names[-1], prefix, scratch)
+    _mend(plan, prefix, python, scratch=scratch, contested=contested, progress=progress)
     for leftover in scratch.iterdir():
         leftover.unlink()
     scratch.rmdir()
     return contested
+
+
+def _mend(
+    plan: install.Plan, prefix: Path, python: str, *, scratch: Path, contested: Container[str], progress: Progress
+) -> None:
+    """Install again, around uv's cache, what is not what its wheel states. Raises :class:`CheckFailed` if in vain."""
+    wrong = verify.drifted(prefix, python, contested=contested)
+    for name, paths in wrong.items():
+        progress.step(f"{name}: {paths[0]} is not what the wheel holds (uv's cache was written to); fetching it again")
+        install.reinstall(plan, name, prefix, scratch, cached=False)
+    if wrong and (left := verify.drifted(prefix, python, contested=contested)):
+        name, paths = next(iter(left.items()))
+        raise CheckFailed(
+            f"{name}: {len(paths)} installed file(s) differ from the wheel even when fetched again, e.g. {paths[0]}",
+            fix="something on this machine edits installed files while they are written: find and stop it",
+        )
 
 
 def _tidy(prefix: Path, site: Path, contested: dict[str, tuple[str, ...]]) -> None:

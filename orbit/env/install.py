@@ -132,17 +132,18 @@ def install_built(wheels: Sequence[Wheel], prefix: Path) -> None:
         _pip_install(prefix, ["--no-index", *(wheel.path for wheel in wheels)], "installing built wheels")
 
 
-def reinstall(plan: Plan, name: str, prefix: Path, scratch: Path) -> None:
-    """Write the files of one distribution again, over whatever else wrote there."""
+def reinstall(plan: Plan, name: str, prefix: Path, scratch: Path, *, cached: bool = True) -> None:
+    """Write the files of one distribution again, over what else wrote there; with ``cached`` false, fetched anew."""
+    again = ["--reinstall"] if cached else ["--reinstall", "--no-cache"]
     for wheel in plan.built:
         if canonicalize_name(wheel.dist) == name:
-            _pip_install(prefix, ["--no-index", "--reinstall", wheel.path], f"installing {name} again")
+            _pip_install(prefix, ["--no-index", *again, wheel.path], f"installing {name} again")
             return
     only = Plan(prebuilt=tuple(p for p in plan.prebuilt if p.name == name), built=(), skipped=())
     listing = scratch / "reinstall.txt"
     listing.write_text(requirements(only))
     source = ["--requirement", str(listing), "--default-index", only.prebuilt[0].source.url]
-    _pip_install(prefix, ["--reinstall", "--require-hashes", *source], f"installing {name} again")
+    _pip_install(prefix, [*again, "--require-hashes", *source], f"installing {name} again")
 
 
 def _pip_install(prefix: Path, options: Sequence[str], doing: str) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,13 +22,13 @@ from orbit.core.files import sha256_file, tree_hash
 from orbit.core.paths import checkout_root
 from orbit.core.proc import ca_bundle
 from orbit.core.store import Entry, Store
-from orbit.env import interpreter
+from orbit.env import install, interpreter
 from orbit.env.create import SITE, copy_out, create_environment
 from orbit.env.installed import digest_of, read_installed
-from orbit.env.record import read_environment
+from orbit.env.record import Wheel, read_environment
 from orbit.env.relocate import find_paths
 from orbit.env.tree import MANIFEST, damage
-from orbit.errors import InputError, MissingError, RefusedError
+from orbit.errors import CheckFailed, InputError, MissingError, RefusedError
 from orbit.profile.model import Profile, load_profile
 from tests.profile.locks import lock_text
 
@@ -220,6 +220,50 @@ def test_bad_input_is_named_and_leaves_nothing(
         create_environment(profile, root, house, store, progress=Silent())
     assert not (store.root / "entries" / "env").exists()
     assert list((store.root / "tmp").glob("*")) == []
+
+
+def edit_installed(prefix: Path) -> None:
+    with (prefix / SITE / "hello" / "__init__.py").open("ab") as file:
+        file.write(b"# a certificate of this host\n")
+
+
+@pytest.mark.integration
+def test_what_was_written_into_uvs_cache_is_mended(
+    made: tuple[Entry, Path, House, Store], profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_built = install.install_built
+
+    def poisoned(wheels: Sequence[Wheel], prefix: Path) -> None:
+        install_built(wheels, prefix)
+        edit_installed(prefix)
+
+    monkeypatch.setattr(install, "install_built", poisoned)
+    lines = Lines()
+    entry = create_environment(profile, made[1], made[2], Store(tmp_path / "store"), progress=lines)
+    assert (entry.path / "prefix" / SITE / "hello" / "__init__.py").read_bytes() == CODE
+    assert (entry.path / MANIFEST).read_bytes() == (made[0].path / MANIFEST).read_bytes()
+    assert any(line.startswith("hello:") and "fetching it again" in line for line in lines.said)
+
+
+@pytest.mark.integration
+def test_files_that_keep_changing_are_refused(
+    made: tuple[Entry, Path, House, Store], profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_built, reinstall = install.install_built, install.reinstall
+
+    def poisoned(wheels: Sequence[Wheel], prefix: Path) -> None:
+        install_built(wheels, prefix)
+        edit_installed(prefix)
+
+    def poisoned_again(plan: install.Plan, name: str, prefix: Path, scratch: Path, *, cached: bool = True) -> None:
+        reinstall(plan, name, prefix, scratch, cached=cached)
+        edit_installed(prefix)
+
+    monkeypatch.setattr(install, "install_built", poisoned)
+    monkeypatch.setattr(install, "reinstall", poisoned_again)
+    with pytest.raises(CheckFailed, match="differ from the wheel even when fetched again"):
+        create_environment(profile, made[1], made[2], Store(tmp_path / "store"), progress=Silent())
+    assert not (tmp_path / "store" / "entries" / "env").exists()
 
 
 @pytest.mark.integration
