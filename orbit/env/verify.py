@@ -1,8 +1,8 @@
 """Whether the files uv installed are the bytes their wheels state.
 
 uv copies from its cache, and what lies in a cache can have been written to since: a program that edits an installed
-file edits the cache too where the two are hard links, and hosts behind a TLS-inspecting proxy run such programs at every
-Python start (they add a certificate to certifi's bundle). Such a change must not reach an image.
+file edits the cache too where the two are hard links, and hosts behind a TLS-inspecting proxy run such programs at
+every Python start (they add a certificate to certifi's bundle). Such a change must not reach an image.
 """
 
 from __future__ import annotations
