@@ -24,7 +24,7 @@ from orbit.core.store import Entry, Store
 from orbit.errors import CommandFailed, InputError, MissingError
 from orbit.image.rootfs import unpack_image
 from orbit.image.rootfs_layout import OciImage, read_image
-from orbit.image.smoke_devices import Devices, host_devices
+from orbit.image.smoke_devices import Devices, host_devices, with_cache
 from orbit.image.smoke_docker import find_docker, open_docker
 from orbit.image.smoke_engine import Choice, Engine, find_bubblewrap, find_unshare, open_engine
 from orbit.image.smoke_follow import Follower
@@ -93,22 +93,14 @@ def run_smoke(
     found = None if uses_gpu else store.find(KIND, key)
     if found is not None:
         return _reused(found)
-    devices = host_devices() if uses_gpu else Devices()
-    runner = _Runner(
-        engine=_open(choice, profile, image, store, progress),
-        python=f"{profile.image.prefix}/bin/python{profile.python}",
-        context=context,
-        devices=devices,
-        store=store,
-        progress=progress,
-    )
+    runs = _run_all(choice, profile, image, plans, context, store=store, gpu=uses_gpu, progress=progress)
     report = SmokeReport(
         profile=profile.name,
         image=image.digest,
         engine=choice.name,
         engine_version=choice.version,
         real_ids=choice.real_ids,
-        runs=tuple(runner.run(plan, uid) for plan in plans for uid in plan.uids),
+        runs=runs,
     )
     if report.passed and not report.skipped() and not uses_gpu:
         _keep(store, key, report)
@@ -145,10 +137,32 @@ def make_context(profile: Profile) -> Context:
     return Context(prefix=profile.image.prefix, cuda=profile.cuda, targets=targets, lock=lock)
 
 
-def _open(choice: Choice, profile: Profile, image: OciImage, store: Store, progress: Progress) -> Engine:
-    if choice.name == "docker":
-        return open_docker(choice, image.layout, f"{profile.image.name}:smoke", progress=progress)
-    return open_engine(choice, image, unpack_image(image, store, progress=progress))
+def _run_all(
+    choice: Choice,
+    profile: Profile,
+    image: OciImage,
+    plans: Sequence[SmokeList],
+    context: Context,
+    *,
+    store: Store,
+    gpu: bool,
+    progress: Progress,
+) -> tuple[SmokeRun, ...]:
+    """Open the image with the engine and run every list as every user it names."""
+    devices = host_devices() if gpu else Devices()
+    folder = store.scratch("smoke-driver")
+    try:
+        if choice.name == "docker":
+            opened: Engine = open_docker(choice, image.layout, f"{profile.image.name}:smoke", progress=progress)
+        else:
+            tree = unpack_image(image, store, progress=progress)
+            opened = open_engine(choice, image, tree)
+            devices = with_cache(devices, choice.program, tree.path, folder)
+        python = f"{profile.image.prefix}/bin/python{profile.python}"
+        runner = _Runner(engine=opened, python=python, context=context, devices=devices, store=store, progress=progress)
+        return tuple(runner.run(plan, uid) for plan in plans for uid in plan.uids)
+    finally:
+        remove_tree(folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orbit.core import proc
+from orbit.errors import MissingError
 
 NODE_PATTERNS = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps")
 DRIVER = re.compile(r"^lib(cuda|nvidia-(ml|ptxjitcompiler|nvvm|gpucomp|allocator|opticalflow|cfg))\.so(\.|$)")
 """User-space parts of the driver that compute needs; versioned with the kernel module, hence the host's."""
 INSIDE = "/run/nvidia-driver"
+LDCONFIG = "sbin/ldconfig"
+CACHE = "/etc/ld.so.cache"
+WORK = "/run/orbit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Devices:
     nodes: tuple[str, ...] = ()
     libraries: tuple[tuple[str, str], ...] = ()
     """(file name the loader asks for, file on the host)."""
+    cache: Path | None = None
+    """The loader's cache (``/etc/ld.so.cache``) of the image with these libraries in it; see :func:`with_cache`."""
 
     def bubblewrap(self) -> list[str]:
         """bubblewrap's words: the nodes as they are, the libraries in a folder of their own."""
@@ -31,18 +37,33 @@ class Devices:
         words += ["--tmpfs", "/run"]
         for name, path in self.libraries:
             words += ["--ro-bind", path, f"{INSIDE}/{name}"]
+        if self.cache is not None:
+            words += ["--ro-bind", str(self.cache), CACHE]
         return words
 
     def docker(self) -> list[str]:
         """docker's words; its NVIDIA runtime brings the libraries itself."""
         return ["--gpus", "all"] if self.nodes else []
 
-    def env(self, image_env: Mapping[str, str]) -> dict[str, str]:
-        """Environment the loader needs to find the libraries, after whatever the image itself puts first."""
-        if not self.nodes:
-            return {}
-        own = image_env.get("LD_LIBRARY_PATH", "")
-        return {"LD_LIBRARY_PATH": f"{own}:{INSIDE}" if own else INSIDE}
+
+def with_cache(devices: Devices, program: Path, root: Path, folder: Path) -> Devices:
+    """``devices`` with a loader cache made by the image's own ``ldconfig``, as NVIDIA's container runtime does it.
+
+    The image's entry point closes ``LD_LIBRARY_PATH``, and its files cannot be changed; a cache laid over its own is
+    the way left. ``program`` is bubblewrap; ``folder``, empty and the caller's, holds the cache meanwhile.
+    Raises :class:`MissingError` for an image without ``ldconfig`` or without a cache to lay it over.
+    """
+    if not devices.nodes or program.name != "bwrap":
+        return devices
+    for need in (LDCONFIG, CACHE.lstrip("/")):
+        if not (root / need).is_file():
+            raise MissingError(f"the image has no /{need}, so the GPU driver cannot be shown to it", fix="use docker")
+    (folder / "conf").write_text(f"include /etc/ld.so.conf\n{INSIDE}\n", encoding="ascii")
+    words = [str(program), "--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev"]
+    words += [*devices.bubblewrap(), "--bind", str(folder), WORK]
+    command = [f"/{LDCONFIG}", "-X", "-f", f"{WORK}/conf", "-C", f"{WORK}/ld.so.cache"]
+    proc.run([*words, "--", *command], doing="showing the GPU driver to the image's loader", timeout_s=60)
+    return replace(devices, cache=folder / "ld.so.cache")
 
 
 def host_devices() -> Devices:

@@ -81,7 +81,7 @@ class Bubblewrap:
 
     def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
         """See :class:`Engine`."""
-        env = container_env(self.image, home_of(self.root.path, uid)) | devices.env(self.image.env)
+        env = container_env(self.image, home_of(self.root.path, uid))
         words = [str(self.program), "--die-with-parent", "--new-session", "--clearenv"]
         words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
         for name, value in env.items():

@@ -41,7 +41,7 @@ def result(name: str, kind: str = "passed", detail: str = "", tail: str = "") ->
     return CheckResult(check=name, kind="import", result=kind, seconds=0.5, detail=detail, tail=tail)
 
 
-def tiny(tmp_path: Path, interpreter: bytes = ANSWERING, secret_mode: int = 0o600) -> Path:
+def tiny(tmp_path: Path, interpreter: bytes = ANSWERING, secret_mode: int = 0o600, *, loader: bool = False) -> Path:
     """An image with a shell, a few programs, one file only root may read, and ``interpreter`` as its Python."""
     base = [
         *(folder(name) for name in ("etc", "proc", "dev", "run", "root")),
@@ -51,6 +51,13 @@ def tiny(tmp_path: Path, interpreter: bytes = ANSWERING, secret_mode: int = 0o60
         file("etc/passwd", PASSWD),
         file("etc/root-only", b"secret", secret_mode),
     ]
+    if loader:
+        base += [
+            symlink("sbin", "usr/bin"),
+            file("usr/bin/ldconfig", Path("/sbin/ldconfig").resolve().read_bytes(), 0o755),
+            file("etc/ld.so.cache"),
+            file("etc/ld.so.conf"),
+        ]
     top = [
         file("opt/orbit/bin/python3.12", interpreter, 0o755),
         file("opt/orbit/bin/orbit-entrypoint", ENTRYPOINT, 0o755),
