@@ -15,7 +15,7 @@ import pytest
 
 from orbit.core.store import Store
 from orbit.errors import RefusedError
-from orbit.image import build, cache, layers
+from orbit.image import build, layers
 from orbit.image.blob import read_tar
 from orbit.image.build import ImageResult
 from orbit.image.oci import read_layout, verify_layers
@@ -109,27 +109,6 @@ def test_unpacked_the_layers_are_the_environment_and_orbit(
     assert (prefix / "bin" / "orbit-entrypoint").stat().st_mode & 0o111
 
 
-def test_a_blob_that_was_touched_in_the_cache_is_written_again(store: Store, build_small: BuildSmall) -> None:
-    first = build_small(store)
-    torch = next(layer for layer in first.layers if layer.name == "torch")
-    (cached,) = store.root.glob(f"entries/layer/*/blob/{torch.digest[7:]}")
-    data = bytearray(cached.read_bytes())
-    data[100] ^= 1
-    cached.chmod(0o644)
-    cached.write_bytes(data)
-    second = build_small(store)
-    assert [layer.name for layer in second.layers if not layer.reused] == ["torch"]
-    assert second.digest == first.digest
-    verify_layers(read_layout(second.layout))
-
-
-def test_a_blob_that_is_gone_from_the_cache_is_written_again(store: Store, build_small: BuildSmall) -> None:
-    first = build_small(store)
-    (cached,) = store.root.glob(f"entries/layer/*/blob/{first.layers[0].digest[7:]}")
-    cached.unlink()
-    assert build_small(store).digest == first.digest
-
-
 def test_a_tree_that_changes_meanwhile_is_refused_and_nothing_is_kept(
     store: Store, build_small: BuildSmall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,23 +127,6 @@ def test_a_tree_that_changes_meanwhile_is_refused_and_nothing_is_kept(
     kept = [path for path in store.root.glob("entries/layer/*/.orbit.json") if '"layer": "torch"' in path.read_text()]
     assert kept == []
     assert list((store.root / "tmp").iterdir()) == []
-
-
-def test_one_failing_layer_stops_the_others(
-    store: Store, build_small: BuildSmall, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = cache.write_blob
-
-    def fail_torch(chunks: object, place: Path, *args: object, **rest: object) -> object:
-        if "torch" in str(place) or rest["files"] == 2:
-            raise OSError(28, "No space left on device")
-        return real(chunks, place, *args, **rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(cache, "write_blob", fail_torch)
-    with pytest.raises(OSError, match="No space"):
-        build_small(store)
-    monkeypatch.setattr(cache, "write_blob", real)
-    verify_layers(read_layout(build_small(store).layout))
 
 
 KILLED = """

@@ -16,7 +16,6 @@ from orbit.core.store import Store
 from orbit.errors import CheckFailed, InputError, MissingError
 from orbit.image import docker
 from orbit.image.docker import archive, find_engine, load_image, require_engine
-from orbit.image.inspect import inspect_layout, render
 from orbit.image.oci import read_layout
 from tests.image.conftest import BuildSmall
 from tests.image.test_oci import damage
@@ -106,20 +105,6 @@ def test_a_layout_of_another_tool_without_sizes_is_refused(
     monkeypatch.setattr(docker, "TAR_BYTES_KEY", "somebody.else")
     with pytest.raises(InputError, match="unpacked size"):
         list(archive(layout, Silent(), tag=None))
-
-
-def test_inspect_tells_layers_sizes_and_labels(store: Store, build_small: BuildSmall) -> None:
-    result = build_small(store)
-    facts = inspect_layout(result.layout, verify=True, progress=Silent())
-    assert facts.pull_bytes == sum(layer.size for layer in result.layers)
-    assert facts.disk_bytes == sum(layer.tar_bytes for layer in result.layers)
-    assert facts.labels["io.orbit.kernels"] == "k" * 64
-    assert facts.labels["io.orbit.targets"] == "h100=sm_90a"
-    assert facts.verified
-    text = render(facts)
-    assert all(layer.name in text and layer.digest[7:19] in text for layer in result.layers)
-    assert "every layer was read" in text
-    assert "every layer was read" not in render(inspect_layout(result.layout, verify=False, progress=Silent()))
 
 
 @pytest.mark.integration
