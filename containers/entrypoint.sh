@@ -30,7 +30,8 @@ for information in /proc/driver/nvidia/gpus/*/information; do
     gpu=$(sed -n 's/^Model:[[:space:]]*//p' "$information" | tr -c 'A-Za-z0-9\n' '-')
     break
 done
-share=$(dirname -- "$0")/../share/orbit
+orbit_prefix=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+share=$orbit_prefix/share/orbit
 environment=$(sed -n 's/^ *"identity": *"\([0-9a-f]\{12\}\).*/\1/p' "$share/environment.json")
 # shellcheck disable=SC2034 # read by state.sh
 orbit_cache=$state/cache/${environment:-unknown}/$gpu

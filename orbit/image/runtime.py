@@ -16,6 +16,7 @@ from orbit.profile.model import Profile
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STATE_SCRIPT = "share/orbit/state.sh"
 STATE_MARK = "/STATE-FOLDER"
+PREFIX_MARK = "/PREFIX-FOLDER"
 IDENTITY_MARK = "0" * IDENTITY_DIGITS
 
 
@@ -39,11 +40,16 @@ def image_environment(profile: Profile, *, cuda: bool) -> dict[str, str]:
 
 
 def state_script() -> bytes:
-    """The part of the contract below the state folder, for ``sh``: expects ``ORBIT_STATE`` and ``orbit_cache``."""
-    contract = activation("", state=STATE_MARK, identity=IDENTITY_MARK)
-    variables = [variable for variable in contract if _of_state(variable) or variable.how == "unset"]
-    text = render(variables, STATE_MARK, "sh")
+    """The contract for ``sh``, run by the entry point: everything below the state folder, and everything that must be
+    so whatever the caller's environment says. Expects ``ORBIT_STATE``, ``orbit_cache`` and ``orbit_prefix``.
+    """
+    contract = activation(PREFIX_MARK, state=STATE_MARK, identity=IDENTITY_MARK)
+    chosen = [variable for variable in contract if variable.how in ("set", "unset") or _of_state(variable)]
+    always = render([variable for variable in chosen if not variable.needs], STATE_MARK, "sh")
+    cuda = render([variable for variable in chosen if variable.needs], STATE_MARK, "sh")
+    text = f'{always}if [ -d "$orbit_prefix/cuda" ]; then\n{cuda}fi\n'
     text = text.replace(f"{STATE_MARK}/cache/{IDENTITY_MARK}", '"$orbit_cache"').replace(STATE_MARK, '"$ORBIT_STATE"')
+    text = text.replace(PREFIX_MARK, '"$orbit_prefix"')
     return f"# Made from env/activation.toml; read by orbit-entrypoint.\n{text}".encode()
 
 

@@ -154,13 +154,13 @@ def test_the_entry_point_makes_a_state_folder_and_becomes_the_command(tmp_path: 
     assert state.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_would_leak_in_is_unset_and_arguments_survive(tmp_path: Path) -> None:
+def test_what_would_leak_in_is_replaced_and_arguments_survive(tmp_path: Path) -> None:
     state = str(tmp_path / "state with space")
     done = enter(
         tmp_path, "sh", "-c", 'echo "[${PYTHONPATH:-}${LD_LIBRARY_PATH:-}] <$1>"', "x", "a  b",
         ORBIT_STATE=state, PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
     )  # fmt: skip
-    assert done.stdout == "[] <a  b>\n"
+    assert done.stdout == "[/usr/local/nvidia/lib64] <a  b>\n"
     assert (tmp_path / "state with space" / "tmp").is_dir()
 
 
