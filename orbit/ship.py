@@ -22,7 +22,7 @@ from orbit.core.paths import PACKAGE
 from orbit.core.records import content_key, dump_json, load_json
 from orbit.core.store import Entry, Store
 from orbit.env.create import create_environment
-from orbit.errors import CheckFailed, OrbitError, RefusedError
+from orbit.errors import CheckFailed, MissingError, OrbitError, RefusedError
 from orbit.image.build import ImageResult, build_image
 from orbit.image.smoke import run_smoke
 from orbit.kernels.build import Wheelhouse, build_kernels
@@ -263,6 +263,11 @@ def _smoke_stage(run: Run) -> Outcome:
         progress=run.progress,
     )
     dump_json(run.folder / "smoke.json", report)
+    if not report.runs:
+        raise MissingError(
+            "smoke: nothing could be run: " + "; ".join(sorted({part.reason for part in report.skipped()})),
+            fix="install bubblewrap or start a docker engine; --no-smoke ships without (and says so)",
+        )
     return Outcome(
         inputs={"image": run.image.digest, "lists": list(run.profile.smoke)},
         outputs=report.counts(),

@@ -133,7 +133,6 @@ def _load(args: argparse.Namespace) -> int:
 def _smoke(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.store import Store, cache_root
-    from orbit.errors import ExitCode
     from orbit.image.smoke import run_smoke
     from orbit.image.smoke_report import render
     from orbit.profile.model import load_profile
@@ -144,7 +143,7 @@ def _smoke(args: argparse.Namespace) -> int:
     with store.writer("orbit image smoke"):
         report = run_smoke(profile, args.layout, lists, store, engine=args.engine, progress=Console())
     _print_json(report) if args.json else print(render(report))
-    return ExitCode.OK if report.passed else ExitCode.FINDINGS
+    return report.exit_code
 
 
 def _context(args: argparse.Namespace) -> int:
