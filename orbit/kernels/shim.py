@@ -8,8 +8,9 @@ done, source, seconds, status.
 
 It also makes results independent of the place they are built in: absolute paths below the build's root become relative
 ones and nvcc's temporary names lose their process number (``--keep-dir``). Two of nvcc's own programs are fronted for
-the same reason: ``cudafe++`` derives the names of internal kernels from a hash of the source's absolute path, and
-``ptxas`` gets line tables with absolute paths. ``--threads`` is fixed so that one job needs the memory the recipe says.
+the same reason: ``cudafe++`` derives the names of internal functions from the source's absolute path and a process
+number, and ``ptxas`` gets line tables with absolute paths. ``--threads`` is fixed, so that one job needs the memory the
+recipe says.
 
 Runs as a copy inside a build, on a bare ``python -I -S``: standard library only, imports nothing of orbit.
 Flags as documented by ``nvcc --help`` of CUDA 13.0.
@@ -21,6 +22,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -125,7 +127,7 @@ def enforce(call: Call, pairs: Sequence[Sequence[str]], threads: int) -> list[st
             )
         pairs = pairs[:1]
     gencode = [f"-gencode=arch={virtual},code={real}" for virtual, real in pairs]
-    return [*call.arguments, *gencode, f"--threads={threads}"]
+    return [*gencode, f"--threads={threads}", *call.arguments]
 
 
 def check_pairs(pairs: Sequence[Sequence[str]]) -> None:
@@ -188,13 +190,37 @@ def run_nvcc(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
 
 
 def run_cudafe(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
-    """Run cudafe++ with the source's path below the build's root made independent of where that root is."""
+    """Run cudafe++ with names of internal functions and variables that depend on nothing of this machine.
+
+    cudafe++ makes them from a "module id": hashes of the source's absolute path and of the working folder, at times
+    the process number. It writes that id to a file for the later steps (``--gen_module_id_file``), which read it; so we
+    write the file and let every step read.
+    """
     root = str(config["root"]).rstrip("/") + "/"
-    changed = [
-        f"/{argument.removeprefix(root)}" if before == "--orig_src_path_name" else argument
-        for before, argument in zip(["", *arguments], arguments, strict=False)
-    ]
+    changed = list(arguments)
+    source = id_file = ""
+    for index, argument in enumerate(arguments[1:], start=1):
+        if arguments[index - 1] == "--orig_src_path_name":
+            source = argument.removeprefix(root)
+            changed[index] = f"/{source}"
+        elif arguments[index - 1] == "--module_id_file_name":
+            id_file = argument
+    if "--gen_module_id_file" in changed and id_file:
+        changed.remove("--gen_module_id_file")
+        Path(id_file).write_text(module_id(source, id_file), encoding="utf-8")
     return subprocess.call([real_tool("cudafe++", config, os.getcwd()), *changed])
+
+
+def module_id(source: str, id_file: str) -> str:
+    """A module id in cudafe++'s own form: ``_<hash>_<length>_<file name>_<hash>``.
+
+    ``source`` is relative to the build's root. The folder of ``id_file`` carries the hash of the object's name, so one
+    source compiled twice has two ids.
+    """
+    folder = os.path.basename(os.path.dirname(id_file))
+    first, second = (hashlib.sha256(text.encode()).hexdigest()[:8] for text in (source, f"{source} {folder}"))
+    name = re.sub(r"[^A-Za-z0-9]", "_", os.path.basename(source))
+    return f"_{first}_{len(name)}_{name}_{second}"
 
 
 def run_ptxas(arguments: Sequence[str], config: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -37,7 +38,7 @@ ASKED = {
 def test_every_spelling_is_seen_and_replaced(flags: str) -> None:
     call = shim.parse(["-O3", *flags.split(), "-c", "a.cu", "-o", "a.o"])
     assert call.requested == ASKED[flags]
-    assert shim.enforce(call, PAIRS, 1) == ["-O3", "-c", "a.cu", "-o", "a.o", *OURS]
+    assert shim.enforce(call, PAIRS, 1) == [*OURS, "-O3", "-c", "a.cu", "-o", "a.o"]
 
 
 def test_the_nine_architectures_of_a_real_build_script() -> None:
@@ -45,7 +46,7 @@ def test_the_nine_architectures_of_a_real_build_script() -> None:
     asked = [word for n in numbers for word in ("-gencode", f"arch=compute_{n},code=sm_{n}")]
     call = shim.parse([*asked, "--threads", "4", "-c", "x.cu", "-o", "x.o"])
     assert len(call.requested) == 9
-    assert shim.enforce(call, PAIRS, 1) == ["-c", "x.cu", "-o", "x.o", *OURS]
+    assert shim.enforce(call, PAIRS, 1) == [*OURS, "-c", "x.cu", "-o", "x.o"]
 
 
 def test_option_files_are_read(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_device_links_are_enforced() -> None:
         call = shim.parse(["-arch=sm_80", *link])
         assert call.compiles
         assert not call.sources
-        assert shim.enforce(call, PAIRS, 1) == [*link, *OURS]
+        assert shim.enforce(call, PAIRS, 1) == [*OURS, *link]
 
 
 def test_values_of_flags_are_not_sources() -> None:
@@ -87,9 +88,9 @@ def test_one_architecture_results_are_refused_or_narrowed() -> None:
     for flag in ("-ptx", "--cubin"):
         with pytest.raises(shim.ShimError, match="holds one architecture"):
             shim.enforce(shim.parse([flag, "a.cu"]), PAIRS, 1)
-        assert shim.enforce(shim.parse([flag, "a.cu"]), PAIRS[:1], 1) == [flag, "a.cu", OURS[0], OURS[2]]
+        assert shim.enforce(shim.parse([flag, "a.cu"]), PAIRS[:1], 1) == [OURS[0], OURS[2], flag, "a.cu"]
     for flag in ("-E", "-M"):
-        assert shim.enforce(shim.parse([flag, "a.cu"]), PAIRS, 1) == [flag, "a.cu", OURS[0], OURS[2]]
+        assert shim.enforce(shim.parse([flag, "a.cu"]), PAIRS, 1) == [OURS[0], OURS[2], flag, "a.cu"]
 
 
 def test_pairs_that_lose_the_feature_set_are_refused() -> None:
@@ -140,9 +141,8 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=12))
 def test_no_other_architecture_ever_gets_through(words: list[str]) -> None:
-    # the closing word is no flag that waits for a value: nvcc itself refuses such a line
     try:
-        command = shim.enforce(shim.parse([*words, "z.cu"]), PAIRS, 1)
+        command = shim.enforce(shim.parse(words), PAIRS, 1)
     except shim.ShimError:
         return
     forced = (*shim.GENCODE, *shim.ARCH, *shim.CODE, *shim.THREADS)
@@ -153,6 +153,7 @@ def test_no_other_architecture_ever_gets_through(words: list[str]) -> None:
         if word.partition("=")[0] in forced and before not in shim.TAKES_VALUE
     ]
     assert seen in ([], OURS)
+    assert command[: len(seen)] == seen, "a flag that waits for a value must not swallow ours"
 
 
 @pytest.fixture
@@ -192,8 +193,7 @@ def test_a_compile_is_enforced_logged_and_leaves_no_temporary_folder(farm: Path,
     status = call(farm, "nvcc", "-arch=sm_80", "-c", f"{farm}/a.cu", "-o", "a.o", NVCC_APPEND_FLAGS="-arch=sm_70")
     assert status == 0
     ran = (tmp_path / "calls").read_text().split()
-    assert ran[:5] == ["nvcc-real", "-c", "a.cu", "-o", "a.o"]
-    assert ran[5:8] == OURS
+    assert ran[:8] == ["nvcc-real", *OURS, "-c", "a.cu", "-o", "a.o"][:8]
     assert ran[8] == "--keep"
     line = json.loads((farm / "log").read_text())
     assert line["requested"] == [
@@ -228,3 +228,19 @@ def test_host_paths_are_taken_from_cudafe_and_ptxas(farm: Path, tmp_path: Path) 
         "cudafe++-real --orig_src_path_name /src/a.cu x.ii",
         "ptxas-real -arch=sm_90a a.ptx -o a.cubin",
     ]
+
+
+def test_internal_names_depend_on_source_and_object_alone(farm: Path, tmp_path: Path) -> None:
+    for folder in ("nvcc-one", "nvcc-two"):
+        (farm / folder).mkdir()
+        id_file = f"{folder}/a.module_id"
+        source = ("--orig_src_path_name", f"{farm}/src/a.cu")
+        assert call(farm, "cudafe++", *source, "--gen_module_id_file", "--module_id_file_name", id_file, "x.ii") == 0
+    one, two = ((farm / folder / "a.module_id").read_text() for folder in ("nvcc-one", "nvcc-two"))
+    assert one == shim.module_id("src/a.cu", "/elsewhere/nvcc-one/a.module_id")
+    assert re.fullmatch(r"_[0-9a-f]{8}_4_a_cu_[0-9a-f]{8}", one)
+    assert one.split("_")[1] == two.split("_")[1]
+    assert one != two
+    ran = (tmp_path / "calls").read_text()
+    assert "--gen_module_id_file" not in ran, "cudafe++ would write its own over it"
+    assert ran.count("--module_id_file_name") == 2
