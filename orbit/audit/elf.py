@@ -47,7 +47,10 @@ class MalformedElf(MalformedBinary):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section header. ``offset`` and ``size`` are bytes in the file, already known to lie inside it."""
+    """One section header. ``offset`` and ``size`` are bytes in the file, already known to lie inside it.
+
+    A section without bytes in the file (SHT_NOBITS: ``.bss``, everything in a file of debug information) has size 0.
+    """
 
     name: str
     kind: int
@@ -115,15 +118,18 @@ class Elf:
             return ()
         if names_index >= count:
             raise MalformedElf(f"{self.label}: section name table is section {names_index} of {count}")
-        names_offset, names_size = raw[names_index][4], raw[names_index][5]
-        self.require(names_offset, names_size, "section name table")
-        names = self.data[names_offset : names_offset + names_size]
+        names = b""
+        if names_index:  # 0: the file has no section names
+            names_offset, names_size = raw[names_index][4], raw[names_index][5]
+            self.require(names_offset, names_size, "section name table")
+            names = self.data[names_offset : names_offset + names_size]
         found = []
         for name, kind, _flags, address, offset, size, link, _info, _align, entry_size in raw:
-            if kind != SHT_NOBITS and size:
-                self.require(offset, size, "section")
-            text = _string(names, name, self.label)
-            found.append(Section(text, kind, address, offset, size, link, entry_size))
+            stored = 0 if kind == SHT_NOBITS else size
+            if stored:
+                self.require(offset, stored, "section")
+            text = _string(names, name, self.label) if names_index else ""
+            found.append(Section(text, kind, address, offset, stored, link, entry_size))
         return tuple(found)
 
     def segments(self) -> tuple[Segment, ...]:
