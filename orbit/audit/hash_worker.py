@@ -30,10 +30,12 @@ def digest_of(algorithm: bytes, size: int, path: bytes, buffer: bytearray, view:
         if size not in (-1, info.st_size):
             return "!of another size"
         state = hashlib.sha256() if algorithm == b"sha256" else hashlib.new(algorithm.decode())
+        done = 0
         while count := os.readv(handle, (buffer,)):
             state.update(view[:count])
-            if count < BUFFER_BYTES:
-                break
+            done += count
+            if count < BUFFER_BYTES and done >= info.st_size:
+                break  # saves a read at the end; file systems in user space may give less than asked in the middle
         return base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()
     except (OSError, ValueError) as error:
         return f"!{error}"
@@ -42,13 +44,15 @@ def digest_of(algorithm: bytes, size: int, path: bytes, buffer: bytearray, view:
 
 
 def main() -> None:
-    """Hash everything named on stdin."""
-    fields = sys.stdin.buffer.read().split(b"\0")
+    """Hash everything named on stdin. A request that was cut short ends the program: its answers would be shifted."""
+    *fields, rest = sys.stdin.buffer.read().split(b"\0")
+    if rest:
+        raise ValueError("the request was cut short")
     buffer = bytearray(BUFFER_BYTES)
     view = memoryview(buffer)
     lines = [
         digest_of(algorithm, int(size), path, buffer, view)
-        for algorithm, size, path in zip(fields[0:-1:3], fields[1::3], fields[2::3], strict=True)
+        for algorithm, size, path in zip(fields[0::3], fields[1::3], fields[2::3], strict=True)
     ]
     sys.stdout.write("".join(line.replace("\n", " ") + "\n" for line in lines))
 
