@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbit.audit.elf import Elf, MalformedBinary, MalformedElf
-from orbit.audit.fatbin import MalformedFatbin, containers_of, read_containers, walk_section
+from orbit.audit.fatbin import Container, MalformedFatbin, containers_of, read_containers, walk_section
 from orbit.core.proc import run
 from tests.audit.real import site_packages
 from tests.writers.elf import write_elf
@@ -96,21 +96,31 @@ def test_flipped_bytes_raise_the_dedicated_error_or_read(entries: list[Entry], d
     cut = data.draw(st.integers(0, len(blob)))
     for raw in (bytes(blob), bytes(blob[:cut])):
         try:
-            read_bytes(raw)
-        except MalformedBinary:
+            containers = list(containers_of(Elf(raw, "f")))
+        except MalformedBinary as error:
+            assert error.what.startswith("f: ")
             continue
+        assert_inside(containers, len(raw))
 
 
 @given(st.binary(max_size=400))
 def test_random_sections_end(raw: bytes) -> None:
     try:
-        list(walk_section(raw, 0, len(raw), "s", "f"))
-    except MalformedFatbin:
+        containers = list(walk_section(raw, 0, len(raw), "s", "f"))
+    except MalformedFatbin as error:
+        assert error.what.startswith("f: s, at byte ")
         return
+    assert_inside(containers, len(raw))
+    assert containers or not raw.strip(b"\0")  # without an error, what is no container is padding
 
 
-def read_bytes(raw: bytes) -> None:
-    list(containers_of(Elf(raw, "f")))
+def assert_inside(containers: list[Container], size: int) -> None:
+    """Every payload lies in the file, behind the header of its container, and none overlaps the one before."""
+    for container in containers:
+        end = container.offset
+        for image in container.images:
+            assert end < image.offset <= image.offset + image.size <= size
+            end = image.offset + image.size
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x7fELF", b"\x7fELF\x01\x01" + b"\0" * 90, b"#!/bin/sh\n" * 20])

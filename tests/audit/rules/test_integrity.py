@@ -75,11 +75,11 @@ def test_missing_init_makes_a_hollow_package(env: EnvironmentWriter) -> None:
 
 def test_init_that_is_a_dangling_link(env: EnvironmentWriter) -> None:
     (env.site / "good/__init__.py").unlink()
-    (env.site / "good/__init__.py").symlink_to("/root/.cache/uv/archive/good/__init__.py")
+    (env.site / "good/__init__.py").symlink_to("/home/ann/.cache/uv/archive/good/__init__.py")
     (finding,) = judge(env.prefix, "hollow-package")
     assert "link" in finding.message
     (link,) = judge(env.prefix, "dangling-link")
-    assert link.evidence["target"].startswith("/root/.cache")
+    assert link.evidence["target"].startswith("/home/ann/.cache")
 
 
 def test_distribution_whose_files_are_all_gone(env: EnvironmentWriter) -> None:

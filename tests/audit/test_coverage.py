@@ -1,0 +1,76 @@
+"""What a target loads of a container and of a file: machine code, PTX for the driver's compiler, or nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbit.audit.coverage import RESULTS, Result, arch_counts, count_results, file_result, result_of
+from orbit.audit.fatbin import Container, walk_section
+from tests.writers.fatbin import write_container, write_section
+
+ARCHS = [
+    "sm_80", "sm_86", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103a", "sm_120",
+    "compute_80", "compute_90", "compute_90a", "compute_100", "compute_120", "lto_90", "sm_x",
+]  # fmt: skip
+CAPABILITIES = ["9.0", "10.0", "10.3", "12.0"]
+
+
+def containers(*images: tuple[str, ...]) -> list[Container]:
+    data = write_section(*(write_container(*archs) for archs in images))
+    return list(walk_section(data, 0, len(data), ".nv_fatbin", "x"))
+
+
+@pytest.mark.parametrize(
+    ("archs", "capability", "result"),
+    [
+        ({"sm_90"}, "9.0", "sass"),
+        ({"sm_90a"}, "9.0", "sass"),
+        ({"sm_90a"}, "10.0", "none"),
+        ({"sm_90"}, "10.0", "none"),
+        ({"sm_80"}, "8.6", "sass"),
+        ({"sm_86"}, "8.0", "none"),
+        ({"sm_100f"}, "10.3", "sass"),
+        ({"sm_100a"}, "10.3", "none"),
+        ({"sm_100f"}, "12.0", "none"),
+        ({"compute_90"}, "9.0", "ptx-jit"),
+        ({"compute_90"}, "10.0", "ptx-jit"),
+        ({"compute_90a"}, "10.0", "none"),
+        ({"compute_100"}, "9.0", "none"),
+        ({"sm_90", "compute_90"}, "9.0", "sass"),
+        ({"sm_80", "compute_80"}, "9.0", "ptx-jit"),
+        ({"lto_90"}, "9.0", "none"),
+        (set(), "9.0", "none"),
+        ({"sm_x", "compute_", "sm_9"}, "9.0", "none"),
+        ({"sm_x", "sm_90"}, "9.0", "sass"),
+    ],
+)
+def test_result_of_one_container(archs: set[str], capability: str, result: Result) -> None:
+    assert result_of(frozenset(archs), capability) == result
+
+
+@given(st.frozensets(st.sampled_from(ARCHS)), st.sampled_from(ARCHS), st.sampled_from(CAPABILITIES))
+def test_one_more_image_never_makes_it_worse(archs: frozenset[str], more: str, capability: str) -> None:
+    before, after = result_of(archs, capability), result_of(archs | {more}, capability)
+    assert RESULTS.index(after) <= RESULTS.index(before)
+
+
+def test_registering_files_count_each_container_and_dispatching_files_count_once() -> None:
+    found = containers(("sm_90a",), ("sm_100a",), ("sm_90a", "sm_100a"), ("sm_80", "compute_80"), ())
+    assert dict(count_results(found, "9.0")) == {"sass": 2, "ptx-jit": 1, "none": 2}
+    assert dict(count_results(found, "12.0")) == {"ptx-jit": 1, "none": 4}
+    assert (file_result(found, "9.0"), file_result(found, "12.0")) == ("sass", "ptx-jit")
+    assert file_result(found[:3], "12.0") == "none"
+    assert count_results(found, "9.0")["sass"] + count_results([], "9.0")["sass"] == 2
+
+
+def test_file_without_containers() -> None:
+    assert file_result([], "9.0") == "none"
+    assert sum(count_results([], "9.0").values()) == 0
+    assert arch_counts([]) == {}
+
+
+def test_images_are_counted_by_architecture_in_order_of_name() -> None:
+    found = containers(("sm_90a", "compute_90"), ("sm_90a",), ("sm_100f", "sm_100f"))
+    assert list(arch_counts(found).items()) == [("compute_90", 1), ("sm_100f", 2), ("sm_90a", 2)]
