@@ -84,7 +84,8 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         f"({hashing.bytes / 1e9:.2f} GB), {len(remembered)} digests remembered"
     )
     objects, damaged = read_objects(layout.prefix, tree)
-    exports = needed_exports(layout.prefix, objects)
+    exports, without_exports = needed_exports(layout.prefix, objects)
+    damaged |= without_exports
     digests = {**remembered, **hashing.result()}
     if memory is not None and hashing.files:
         try:
@@ -95,7 +96,7 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         layout=layout,
         tree=tree,
         dists=dists,
-        objects=objects,
+        objects=tuple(item for item in objects if item.path not in without_exports),
         exports=exports,
         damaged=damaged,
         owners=owners_of(dists),
