@@ -3,7 +3,11 @@
 The order is glibc's (``ld.so(8)``): DT_RPATH of the object when it has no DT_RUNPATH, LD_LIBRARY_PATH of the image,
 DT_RUNPATH, then the system. A soname that these do not find may still be satisfied by a library that the process has
 loaded already: torch and transformer-engine open the CUDA libraries of the pip wheels through ctypes before anything
-that needs them. So a soname with one provider in the environment resolves to it, and is recorded as ``preloaded``.
+that needs them. So a soname with one provider in the environment resolves to it, and is recorded as ``preloaded``. A
+provider is a file of that name or a file whose own DT_SONAME it is, for either satisfies the need once it is loaded;
+copies of one library under several names in one folder (a wheel holds no links) count once.
+
+A needed name with a slash in it is a path: the loader opens it and searches nowhere.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Literal
 
 from orbit.audit.facts import Environment, SharedObject, join
 from orbit.audit.policy import Policy
-from orbit.audit.tree import normalise, resolve
+from orbit.audit.tree import resolve
 
 type How = Literal["loader", "preloaded", "ambiguous", "base", "driver", "missing"]
 
@@ -56,7 +60,7 @@ class Loader:
         ]
         # a virtual environment or a bare site-packages folder runs in an interpreter that is not part of it
         outside = env.layout.base_interpreter or not env.layout.site
-        self._python = "libpython{}.{}.so.1.0".format(*env.layout.python) if outside else ""
+        self._python = "libpython{}.{}.so.1.0".format(*env.layout.python) if outside else None
         self._cache: dict[tuple[str, tuple[str, ...], tuple[str, ...], str], Resolution] = {}
 
     def needed(self, item: SharedObject) -> Iterator[tuple[str, Resolution]]:
@@ -76,28 +80,43 @@ class Loader:
         return self._cache[key]
 
     def _resolve(self, folder: str, rpath: tuple[str, ...], runpath: tuple[str, ...], soname: str) -> Resolution:
+        if "/" in soname:
+            found = self._at(folder, soname, "")
+            return Resolution("loader", (found,)) if found is not None else Resolution("missing", ())
         for where in (*rpath, *self._library_path, *runpath):
-            path = self._inside(folder, where)
-            found = resolve(self.env.tree, join(path, soname)) if path is not None else None
-            if found is not None and found in self.objects and self.objects[found].machine == self.machine:
+            if (found := self._at(folder, where, soname)) is not None:
                 return Resolution("loader", (found,))
         if self.policy.system.is_driver(soname):
             return Resolution("driver", ())
         if self.policy.system.find(soname) is not None or soname == self._python:
             return Resolution("base", ())
-        providers = self._by_name.get(soname) or self._by_soname.get(soname) or ()
+        providers = self._providers(soname)
         if len(providers) == 1:
-            return Resolution("preloaded", tuple(providers))
-        return Resolution("ambiguous" if providers else "missing", tuple(sorted(providers)))
+            return Resolution("preloaded", providers)
+        return Resolution("ambiguous" if providers else "missing", providers)
+
+    def _providers(self, soname: str) -> tuple[str, ...]:
+        """What satisfies ``soname`` once it is loaded; of copies in one folder the one that has the name."""
+        by_folder: dict[str, str] = {}
+        for path in (*sorted(self._by_name.get(soname, ())), *sorted(self._by_soname.get(soname, ()))):
+            by_folder.setdefault(path.rpartition("/")[0], path)
+        return tuple(sorted(by_folder.values()))
+
+    def _at(self, folder: str, where: str, name: str) -> str | None:
+        """The object of the right machine that ``name`` in the run path entry ``where`` leads to, or None."""
+        path = self._inside(folder, where)
+        found = resolve(self.env.tree, join(path, name)) if path is not None else None
+        usable = found is not None and found in self.objects and self.objects[found].machine == self.machine
+        return found if usable else None
 
     def _inside(self, folder: str, where: str) -> str | None:
-        """A run path entry as a folder relative to the prefix; None when it lies outside."""
+        """A run path entry as a path relative to the prefix (``..`` left to :func:`resolve`); None when outside."""
         for token in ("$ORIGIN", "${ORIGIN}"):
             if where == token or where.startswith(f"{token}/"):
-                return normalise(folder, "." + where[len(token) :])
+                return f"{folder}/{where[len(token) :]}"
         home = self.policy.profile.image.prefix
         if where == home or where.startswith(f"{home}/"):
-            return normalise("", where[len(home) :].lstrip("/") or ".")
+            return where[len(home) :]
         return None
 
     def closure(self, item: SharedObject) -> set[str]:
