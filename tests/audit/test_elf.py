@@ -38,8 +38,9 @@ def test_sections_and_segments_are_where_they_say() -> None:
     elf = Elf(SAMPLE, "x")
     section = next(item for item in elf.sections() if item.name == ".data")
     assert SAMPLE[section.offset : section.offset + section.size] == DATA
-    assert [item.name for item in elf.sections()][0] == ""
-    assert [(item.kind, item.offset, item.file_size) for item in elf.segments()][0] == (1, 0, len(SAMPLE))
+    assert elf.sections()[0].name == ""
+    load = elf.segments()[0]
+    assert (load.kind, load.offset, load.file_size) == (1, 0, len(SAMPLE))
     assert elf.machine == 62
 
 
@@ -154,7 +155,7 @@ def test_opening_files_that_are_not_elf(tmp_path: Path) -> None:
     for path in (script, fifo):
         with open_if_elf(path) as elf:
             assert elf is None
-    with pytest.raises(MalformedElf, match="^label: not a 64-bit"), open_elf(script, "label"):
+    with pytest.raises(MalformedElf, match=r"^label: not a 64-bit"), open_elf(script, "label"):
         pass
     with pytest.raises(MalformedElf, match="20 bytes, too short"), open_if_elf(short):
         pass
