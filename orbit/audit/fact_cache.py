@@ -4,7 +4,9 @@ A file counts as unchanged when device, inode, size, modification time and chang
 were; the change time cannot be set by a program, so an edit that restores the other four is still seen. Files that
 changed less than :data:`SETTLE_NS` before the audit began are not remembered: they might change again within one tick.
 
-A cache that cannot be read is an empty one. It only saves time; ``orbit audit --hash`` does without it.
+The file starts with the sha256 of the rest. A cache that cannot be read, was cut short or has one wrong bit is an empty
+one, and the audit writes it anew: a damaged digest must never become a finding about a sound file. The cache only saves
+time; ``orbit audit --hash`` does without it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import msgspec
 from orbit.audit.facts import Layout, Tree, printable
 from orbit.core.files import write_atomic
 
-FORMAT = 1
+FORMAT = 2
+CHECKSUM_BYTES = 32
 SETTLE_NS = 2_000_000_000
 
 
@@ -75,12 +78,15 @@ class FactCache:
                 and max(fact.stamp[2:]) < settled
             ):
                 known[path] = Known(fact.size, fact.stamp, digest)
-        content = Content(FORMAT, self.prefix, known)
-        write_atomic(self.path, msgspec.msgpack.encode(content))
+        content = msgspec.msgpack.encode(Content(FORMAT, self.prefix, known))
+        write_atomic(self.path, hashlib.sha256(content).digest() + content)
 
     def _load(self) -> dict[str, Known]:
         try:
-            content = msgspec.msgpack.decode(self.path.read_bytes(), type=Content)
+            data = self.path.read_bytes()
+            if hashlib.sha256(data[CHECKSUM_BYTES:]).digest() != data[:CHECKSUM_BYTES]:
+                return {}
+            content = msgspec.msgpack.decode(data[CHECKSUM_BYTES:], type=Content)
         except (OSError, msgspec.DecodeError):
             return {}
         return content.known if (content.format, content.prefix) == (FORMAT, self.prefix) else {}

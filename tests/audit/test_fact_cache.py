@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbit.audit import fact_cache
+from orbit.audit.fact_cache import FactCache
 from orbit.audit.report import AuditReport
 from orbit.audit.run import audit_environment
+from orbit.audit.tree import find_layout
 from orbit.profile.model import load_profile
 from tests.writers.environment import EnvironmentWriter, write_sound_environment
 
@@ -56,13 +60,69 @@ def test_fresh_files_are_not_remembered(env: EnvironmentWriter, monkeypatch: pyt
     assert remembered(audit(env)) == 0
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-3], lambda data: b"\xc1" + data])
-def test_damaged_cache_is_an_empty_one(env: EnvironmentWriter, damage: Callable[[bytes], bytes]) -> None:
-    audit(env)
+def cache_file(env: EnvironmentWriter) -> Path:
     (path,) = (env.prefix.parent / "facts").glob("*.digests")
-    path.write_bytes(damage(path.read_bytes()))
-    assert remembered(audit(env)) == 0
-    assert remembered(audit(env)) > 0
+    return path
+
+
+def signed(content: object) -> bytes:
+    """A cache file whose checksum is right, whatever is in it."""
+    data = content if isinstance(content, bytes) else msgspec.msgpack.encode(content)
+    return hashlib.sha256(data).digest() + data
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:20],
+        lambda data: data[:-3],
+        lambda data: data + b"\0",
+        lambda data: b"\xc1" + data,
+        lambda data: bytes(len(data)),
+        lambda data: data.replace(b"good/data.txt", b"good/data.t\xff\xfe"),
+        lambda data: data[32:],  # as it was before there was a checksum
+        lambda data: signed(b""),
+        lambda data: signed(data[32:-1]),
+        lambda data: signed({"format": fact_cache.FORMAT, "prefix": 1, "known": {}}),
+        lambda data: signed(msgspec.msgpack.decode(data[32:]) | {"format": fact_cache.FORMAT + 1}),
+        lambda data: signed(msgspec.msgpack.decode(data[32:]) | {"prefix": "/elsewhere"}),
+    ],
+)
+def test_damaged_cache_is_an_empty_one_and_is_written_anew(
+    env: EnvironmentWriter, damage: Callable[[bytes], bytes]
+) -> None:
+    audit(env)
+    path = cache_file(env)
+    before = path.read_bytes()
+    path.write_bytes(damage(before))
+    assert path.read_bytes() != before
+    report = audit(env)
+    assert [finding for finding in report.findings if finding.fatal] == []
+    assert remembered(report) == 0
+    assert path.read_bytes() == before
+    assert remembered(audit(env)) == report.facts["verified_files"]
+
+
+def test_one_wrong_bit_anywhere_is_seen(env: EnvironmentWriter) -> None:
+    """A digest with a wrong bit would make a sound file look edited."""
+    audit(env)
+    layout, path = find_layout(env.prefix, "3.12"), cache_file(env)
+    before = path.read_bytes()
+    assert FactCache(path.parent, layout)
+    for position in range(len(before)):
+        path.write_bytes(before[:position] + bytes([before[position] ^ 4]) + before[position + 1 :])
+        assert not FactCache(path.parent, layout), position
+
+
+def test_cache_file_replaced_by_a_folder(env: EnvironmentWriter) -> None:
+    audit(env)
+    path = cache_file(env)
+    path.unlink()
+    path.mkdir()
+    report = audit(env)
+    assert [finding for finding in report.findings if finding.fatal] == []
+    assert remembered(report) == 0
 
 
 def test_cache_that_cannot_be_written_costs_nothing_but_time(env: EnvironmentWriter) -> None:
