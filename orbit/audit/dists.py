@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from orbit.audit.facts import Distribution, Layout, RecordRow, join
 from orbit.audit.tree import normalise
+
+SIZE = re.compile(r"^[0-9]{1,18}$")
+"""Sizes that a file can have; a longer number is damage and counts as not stated."""
 
 
 def read_dists(layout: Layout) -> tuple[Distribution, ...]:
@@ -42,9 +46,16 @@ def read_dist(layout: Layout, folder: str) -> Distribution:
     except OSError as error:
         problem = f"RECORD: {error.strerror}"
     else:
-        for row in _rows(text):
+        try:
+            fields = _rows(text)
+        except csv.Error as error:
+            fields, problem = [], f"RECORD: {error}"
+        for row in fields:
             if row is None:
                 problem = "RECORD: a line does not have three fields"
+                continue
+            if "\0" in row[0]:
+                problem = "RECORD: a path with a zero byte in it"
                 continue
             path, digest, size = row
             plain = path[:1] != "/" and "./" not in path and "//" not in path
@@ -53,7 +64,7 @@ def read_dist(layout: Layout, folder: str) -> Distribution:
                 outside.append(path)
                 continue
             algorithm, _, value = digest.partition("=")
-            rows.append(RecordRow(where, algorithm, value, int(size) if size.isdecimal() else -1))
+            rows.append(RecordRow(where, algorithm, value, int(size) if SIZE.match(size) else -1))
     return Distribution(
         name=name.replace("_", "-").lower() or stem,
         version=version,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orbit.audit.dists import _rows, read_dists
 from orbit.audit.facts import Distribution
+from orbit.audit.run import audit_environment
 from orbit.audit.tree import find_layout
+from orbit.profile.model import load_profile
 from tests.writers.environment import EnvironmentWriter
 
 
@@ -44,6 +47,30 @@ def test_broken_records_become_problems(tmp_path: Path) -> None:
     first, second = read(env)
     assert first.problem.startswith("RECORD: No such file")
     assert second.problem == "RECORD: a line does not have three fields"
+
+
+def test_record_with_zero_bytes_from_a_lost_write(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add("d", {"pkg/a.py": b"a"}, rows=["\0\0\0pkg/b.py,sha256=x,3", "pkg/c.py,sha256=x,\0\0"])
+    report = audit_environment(env.prefix, load_profile("probe"))
+    (finding,) = [finding for finding in report.findings if "no usable metadata" in finding.message]
+    assert (finding.subject, finding.fatal) == ("d", True)
+    assert "a path with a zero byte" in finding.message
+    assert [row.size for row in read(env)[0].rows if row.path.endswith("c.py")] == [-1]
+
+
+def test_record_whose_quote_never_ends(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add("d", {}, rows=['"' + "x" * 200_000])
+    (dist,) = read(env)
+    assert dist.problem == "RECORD: field larger than field limit (131072)"
+
+
+@pytest.mark.parametrize(("size", "read_as"), [("3", 3), ("", -1), ("-1", -1), ("x", -1), ("9" * 5000, -1)])
+def test_sizes(tmp_path: Path, size: str, read_as: int) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add("d", {}, rows=[f"a.py,sha256=x,{size}"])
+    assert [row.size for row in read(env)[0].rows if row.path.endswith("a.py")] == [read_as]
 
 
 @given(st.text(max_size=200))
