@@ -50,7 +50,8 @@ def find_layout(path: Path, default_python: str) -> Layout:
 
 def read_tree(prefix: Path) -> Tree:
     """List everything under ``prefix``, links not followed. Folders that cannot be listed are reported, not fatal."""
-    entries: dict[str, FileFact] = {"": _fact(os.lstat(prefix))}
+    # the prefix itself may be given through a link: what counts is the folder
+    entries: dict[str, FileFact] = {"": _fact(os.stat(prefix))}
     links: dict[str, str] = {}
     denied: list[str] = []
     pending = [""]

@@ -57,6 +57,15 @@ def test_links_are_followed_inside_the_tree_only(tmp_path: Path) -> None:
     assert "to_folder/file" not in tree.entries
 
 
+def test_environment_given_through_a_link_is_judged_by_its_folder(tmp_path: Path) -> None:
+    env = write_sound_environment(tmp_path / "e")
+    env.prefix.chmod(0o700)
+    (tmp_path / "latest").symlink_to("e")
+    root = read_tree(tmp_path / "latest").entries[""]
+    assert (root.is_folder, root.mode & 0o777) == (True, 0o700)
+    assert read_tree(tmp_path / "latest").entries.keys() == read_tree(env.prefix).entries.keys()
+
+
 def test_normalise() -> None:
     assert normalise("lib/site", "../../bin/x") == "bin/x"
     assert normalise("lib/site", "./pkg//x") == "lib/site/pkg/x"
