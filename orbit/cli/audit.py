@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 HELP = "prove an environment: device code, integrity, symbols"
+MAX_UID = 2**32 - 2
+"""Linux user ids; the number above means nobody in particular to the kernel."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.OK
     if args.environment is None:
         raise InputError("no environment given", fix="orbit audit ENV (see orbit audit --help)")
-    if args.uid < 0:
+    if not 0 <= args.uid <= MAX_UID:
         raise InputError(f"--uid {args.uid}: not a user id", fix="give a number such as 65534")
     report = audit_environment(
         Path(args.environment),
