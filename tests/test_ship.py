@@ -113,7 +113,7 @@ def test_an_interrupt_leaves_a_summary(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with Store(tmp_path / "store").writer("orbit ship"), pytest.raises(RefusedError, match="another orbit ship"):
+    with Store(tmp_path / "store").writer("orbit ship"), pytest.raises(RefusedError, match="orbit ship is running"):
         run_with(monkeypatch, tmp_path, fine)
     assert not (tmp_path / "dist").exists()
 

@@ -160,7 +160,8 @@ def _unlock(root: str, function: Callable[..., object], failed: str, error: Base
 
 @contextlib.contextmanager
 def exclusive(path: Path, purpose: str) -> Iterator[None]:
-    """Hold the lock file ``path``; raises :class:`RefusedError` with the holder's pid when another process has it.
+    """Hold the lock file ``path``; raises :class:`RefusedError` when another process has it, naming that process
+    and the ``purpose`` it gave.
 
     The kernel drops the lock when the holder dies, so a kill never leaves it behind.
     """
@@ -170,13 +171,13 @@ def exclusive(path: Path, purpose: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            pid, _, running = os.pread(handle, 256, 0).decode(errors="replace").strip().partition(" ")
             raise RefusedError(
-                f"another {purpose} is running (process {holder}, lock {path})",
+                f"{purpose}: {running or 'another Orbit'} is running (process {pid or 'unknown'}, lock {path})",
                 fix="wait for it to end, or stop that process",
             ) from None
         os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        os.pwrite(handle, f"{os.getpid()} {purpose}".encode(), 0)
         yield
     finally:
         os.close(handle)

@@ -70,11 +70,11 @@ class Details(Record, frozen=True, kw_only=True):
 
 
 def pin_table(lock: Lock, policy: Policy, profile: Profile, *, everything: bool = False) -> Table:
-    """Rows for what is declared or held, or for ``everything`` the profile installs."""
+    """Rows for what is declared, held or built, or for ``everything`` the profile installs."""
     installed = lock.closure(profile.extras)
     needed_by = dependents(lock, profile.extras)
     declared = {r.name for r in lock.root.requires if not r.group and r.extra in ("", *profile.extras)}
-    shown = [p for p in installed if everything or p.name in declared or p.name in lock.overrides]
+    shown = [p for p in installed if everything or p.built or p.name in declared or p.name in lock.overrides]
     return Table(
         profile=profile.name,
         lock_sha256=lock.sha256,

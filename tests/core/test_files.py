@@ -259,12 +259,12 @@ def test_require_free_refuses_with_both_numbers(tmp_path: Path) -> None:
 
 def test_exclusive_refuses_a_second_holder_and_names_the_first(tmp_path: Path) -> None:
     lock = tmp_path / "deep" / "lock"
-    with exclusive(lock, "ship"), pytest.raises(RefusedError) as caught, exclusive(lock, "ship"):
+    with exclusive(lock, "ship"), pytest.raises(RefusedError) as caught, exclusive(lock, "image build"):
         pass
-    assert f"process {os.getpid()}" in caught.value.what
+    assert f"image build: ship is running (process {os.getpid()}" in caught.value.what
     assert str(lock) in caught.value.what
     with exclusive(lock, "ship"):
-        assert lock.read_text() == str(os.getpid())
+        assert lock.read_text() == f"{os.getpid()} ship"
 
 
 def test_exclusive_is_freed_by_an_exception(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_exclusive_is_freed_when_the_holder_is_killed(tmp_path: Path) -> None:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         with exclusive(lock, "ship"):
-            assert lock.read_text() == str(os.getpid())
+            assert lock.read_text() == f"{os.getpid()} ship"
 
 
 # --- from_os_error ----------------------------------------------------------------------------------------------------

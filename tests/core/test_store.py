@@ -174,7 +174,7 @@ def test_sweep_copes_with_an_orphan_that_still_writes(store: Store) -> None:
 
 
 def test_one_writer(store: Store) -> None:
-    with store.writer("ship"), pytest.raises(RefusedError, match=f"another ship is running .process {os.getpid()}"):
+    with store.writer("ship"), pytest.raises(RefusedError, match=f"ship: ship is running .process {os.getpid()}"):
         store.writer("ship").__enter__()
     with store.writer("ship"):
         assert (store.root / "lock").is_file()

@@ -34,10 +34,10 @@ POLICY = policy_of(
 )
 
 
-def test_the_table_shows_what_is_declared_or_held() -> None:
+def test_the_table_shows_what_is_declared_held_or_built() -> None:
     table = pin_table(LOCK, POLICY, profile_of())
     rows = {row.name: row for row in table.rows}
-    assert list(rows) == ["leaf", "own", "top"]
+    assert list(rows) == ["kernel", "leaf", "own", "top"]
     assert (table.packages, table.download_bytes) == (6, 5000 + 4 * 1000)
     leaf = rows["leaf"]
     assert (leaf.version, leaf.source, leaf.made, leaf.size_bytes) == ("3.0", "index", "wheel", 5000)
