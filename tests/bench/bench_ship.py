@@ -4,8 +4,8 @@
     .venv/bin/python tests/bench/bench_ship.py [--profile cu130] [--rounds 5]
 
 Needs a cache in which the profile was shipped before (the first run here says so otherwise). Whole processes are timed
-from outside; each figure is min / median / max over the rounds. The edit happens in a temporary copy of the checkout and
-is another one in every round; smoke is left out there, because it must run again when the image changed.
+from outside; each figure is min / median / max over the rounds. The edit happens in a temporary copy of the checkout
+and is another one in every round; smoke is left out there, because it must run again when the image changed.
 """
 
 from __future__ import annotations
