@@ -36,7 +36,7 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "profile": {"errors", "core"},
-    "audit": {"errors", "core", "profile", "kernels.capabilities"},
+    "audit": {"errors", "core", "profile", "kernels.capabilities", "env.activate"},
     "kernels": {"errors", "core", "profile", "env.cuda_home", "audit.fatbin", "audit.elf"},
     "env": {
         "errors",

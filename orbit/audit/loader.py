@@ -52,12 +52,6 @@ class Loader:
             self._by_name[name].append(item.path)
             if item.dynamic.soname and item.dynamic.soname != name:
                 self._by_soname[item.dynamic.soname].append(item.path)
-        prefix = policy.profile.image.prefix
-        self._library_path = [
-            folder.replace("{prefix}", prefix)
-            for folder in policy.profile.image.env.get("LD_LIBRARY_PATH", "").split(":")
-            if folder
-        ]
         # a virtual environment or a bare site-packages folder runs in an interpreter that is not part of it
         outside = env.layout.base_interpreter or not env.layout.site
         self._python = "libpython{}.{}.so.1.0".format(*env.layout.python) if outside else None
@@ -83,7 +77,7 @@ class Loader:
         if "/" in soname:
             found = self._at(folder, soname, "")
             return Resolution("loader", (found,)) if found is not None else Resolution("missing", ())
-        for where in (*rpath, *self._library_path, *runpath):
+        for where in (*rpath, *self.policy.library_path, *runpath):
             if (found := self._at(folder, where, soname)) is not None:
                 return Resolution("loader", (found,))
         if self.policy.system.is_driver(soname):

@@ -16,6 +16,7 @@ from typing import Literal
 
 from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
+from orbit.env.activate import activation
 from orbit.errors import InputError
 from orbit.profile.model import Profile
 
@@ -115,6 +116,8 @@ class Policy:
     system: System
     uid: int
     today: dt.date
+    library_path: tuple[str, ...] = ()
+    """Folders of ``LD_LIBRARY_PATH`` as the image sets it; those of the environment begin with the image's prefix."""
 
 
 def load_policy(profile: Profile, *, uid: int = DEFAULT_UID, today: dt.date | None = None) -> Policy:
@@ -128,7 +131,15 @@ def load_policy(profile: Profile, *, uid: int = DEFAULT_UID, today: dt.date | No
         absent=tuple(item for part in parts for item in part.absent),
         waivers=tuple(item for part in parts for item in part.waivers),
     )
-    return Policy(profile, merged, system, uid, today or dt.datetime.now(dt.UTC).date())
+    return Policy(profile, merged, system, uid, today or dt.datetime.now(dt.UTC).date(), library_path(profile))
+
+
+def library_path(profile: Profile) -> tuple[str, ...]:
+    """``LD_LIBRARY_PATH`` of a process in the image: the activation contract's, or the profile's own."""
+    prefix = profile.image.prefix
+    contract = {variable.name: variable.value for variable in activation(prefix) if variable.how == "set"}
+    value = profile.image.env.get("LD_LIBRARY_PATH", contract.get("LD_LIBRARY_PATH", ""))
+    return tuple(folder for folder in value.replace("{prefix}", prefix).split(":") if folder)
 
 
 def load_system(path: Path) -> System:

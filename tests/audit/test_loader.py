@@ -9,6 +9,7 @@ import pytest
 
 from orbit.audit.loader import Loader, Resolution, native_machine
 from orbit.audit.policy import Policy
+from orbit.audit.policy import library_path as library_folders
 from orbit.audit.run import read_environment
 from orbit.core.console import Silent
 from tests.audit.support import make_policy
@@ -33,7 +34,7 @@ def library_path(value: str) -> Policy:
     policy = make_policy()
     image = msgspec.structs.replace(policy.profile.image, env={"LD_LIBRARY_PATH": value})
     profile = msgspec.structs.replace(policy.profile, image=image)
-    return Policy(profile, policy.expectations, policy.system, policy.uid, policy.today)
+    return Policy(profile, policy.expectations, policy.system, policy.uid, policy.today, library_folders(profile))
 
 
 def load(prefix: Path, policy: Policy | None = None) -> Loader:
@@ -207,3 +208,16 @@ def test_machine_of_the_environment_is_that_of_most_objects(env: EnvironmentWrit
     env.add("arm", {"arm/stub.so": write_elf(machine=183)})
     assert load(env.prefix).machine == 62
     assert native_machine(load(EnvironmentWriter(env.prefix.parent / "empty").prefix).env) == 0
+
+
+def test_the_toolkit_folder_of_the_activation_contract_is_searched(tmp_path: Path) -> None:
+    """Two providers would be ambiguous; the image's LD_LIBRARY_PATH names the one that is taken."""
+    env, plain = EnvironmentWriter(tmp_path / "with"), EnvironmentWriter(tmp_path / "without")
+    for writer in (env, plain):
+        writer.add("one", {"one/libp.so.1": LIBP})
+        writer.add("two", {"two/libp.so.1": LIBP})
+    assert ask(plain).how == "ambiguous"
+    farm = tmp_path / "with" / "cuda" / "lib64"
+    farm.mkdir(parents=True)
+    (farm / "libp.so.1").symlink_to("../../lib/python3.12/site-packages/two/libp.so.1")
+    assert ask(env) == Resolution("loader", ("lib/python3.12/site-packages/two/libp.so.1",))
