@@ -220,4 +220,7 @@ def test_the_toolkit_folder_of_the_activation_contract_is_searched(tmp_path: Pat
     farm = tmp_path / "with" / "cuda" / "lib64"
     farm.mkdir(parents=True)
     (farm / "libp.so.1").symlink_to("../../lib/python3.12/site-packages/two/libp.so.1")
-    assert ask(env) == Resolution("loader", ("lib/python3.12/site-packages/two/libp.so.1",))
+    plainly = make_policy()
+    folders = library_folders(plainly.profile)
+    policy = Policy(plainly.profile, plainly.expectations, plainly.system, plainly.uid, plainly.today, folders)
+    assert ask(env, policy) == Resolution("loader", ("lib/python3.12/site-packages/two/libp.so.1",))
