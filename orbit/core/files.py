@@ -80,6 +80,19 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard link, or a copy where links cannot reach (another file system, too many links)."""
+    if target.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP):
+            raise
+        shutil.copyfile(source, target)
+        os.chmod(target, 0o444)
+
+
 def sha256_file(path: Path) -> str:
     """sha256 hex of a file's bytes."""
     with open(path, "rb") as file:

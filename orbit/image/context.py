@@ -16,7 +16,7 @@ import msgspec
 
 from orbit.core import tools
 from orbit.core.console import Progress
-from orbit.core.files import remove_tree, replace_folder
+from orbit.core.files import link_or_copy, remove_tree, replace_folder
 from orbit.core.paths import DATA_FOLDERS
 from orbit.core.records import content_key, load_json
 from orbit.core.store import Store
@@ -25,7 +25,7 @@ from orbit.env.create import copy_out, create_environment, environment_inputs
 from orbit.env.record import read_environment
 from orbit.errors import InputError
 from orbit.image.base import make_base
-from orbit.image.oci import RunConfig, link_or_copy
+from orbit.image.oci import RunConfig
 from orbit.image.own import own_key, own_members
 from orbit.image.runtime import Identity, image_labels, run_config
 from orbit.image.tar import Member

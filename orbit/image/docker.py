@@ -18,7 +18,7 @@ from orbit.core.files import require_free
 from orbit.core.records import Record
 from orbit.errors import CheckFailed, InputError, MissingError
 from orbit.image.blob import verified_tar
-from orbit.image.oci import NAME_KEY, TAR_BYTES_KEY, Layout, layer_codec, read_layout
+from orbit.image.oci import TAR_BYTES_KEY, ImageLayer, Layout, read_layout
 from orbit.image.tar import BLOCK, Member, content, header, tar_chunks
 
 ANSWER_TIMEOUT_S = 30.0
@@ -90,7 +90,7 @@ def load_image(path: Path, *, tag: str, progress: Progress) -> LoadedImage:
     image = layout.manifest.config.digest
     known = _inspect(engine, image) is not None
     if not known:
-        total = sum(_tar_bytes(layout, index) for index in range(len(layout.manifest.layers)))
+        total = sum(_tar_bytes(layout, layer) for layer in layout.layers)
         if Path(engine.root).is_dir():
             # the engine keeps the stream beside the unpacked layers until it is done
             require_free(Path(engine.root), 2 * total, "docker load")
@@ -118,40 +118,38 @@ def _inspect(engine: Engine, image: str) -> tuple[str, ...] | None:
 
 def archive(layout: Layout, progress: Progress, *, tag: str | None) -> Iterator[bytes]:
     """The docker-archive stream of a layout (the format of ``docker save``), layers uncompressed and verified."""
-    config = layout.blob(layout.manifest.config).read_bytes()
     name = f"{layout.manifest.config.hex}.json"
-    layers = []
-    done, total = 0, sum(layer.size for layer in layout.manifest.layers)
-    for index, (layer, diff_id) in enumerate(zip(layout.manifest.layers, layout.config.rootfs.diff_ids, strict=True)):
-        path = f"{index:02}-{diff_id.removeprefix('sha256:')}/layer.tar"
-        layers.append(path)
-        progress.advance(f"layer {layer.annotations.get(NAME_KEY, index)}, bytes", done, total)
-        yield from _layer(layout, index, path)
+    paths = []
+    done, total = 0, sum(layer.size for layer in layout.layers)
+    for number, layer in enumerate(layout.layers):
+        path = f"{number:02}-{layer.diff_id.removeprefix('sha256:')}/layer.tar"
+        paths.append(path)
+        progress.advance(f"layer {layer.name}, bytes", done, total)
+        yield from _layer(layout, layer, path)
         done += layer.size
-    manifest = [{"Config": name, "RepoTags": [tag] if tag else None, "Layers": layers}]
-    yield from tar_chunks([content(name, config), content("manifest.json", json.dumps(manifest).encode())])
+    manifest = [{"Config": name, "RepoTags": [tag] if tag else None, "Layers": paths}]
+    documents = [content(name, layout.config_bytes), content("manifest.json", json.dumps(manifest).encode())]
+    yield from tar_chunks(documents)
 
 
-def _layer(layout: Layout, index: int, name: str) -> Iterator[bytes]:
-    layer, diff_id = layout.manifest.layers[index], layout.config.rootfs.diff_ids[index]
-    size = left = _tar_bytes(layout, index)
+def _layer(layout: Layout, layer: ImageLayer, name: str) -> Iterator[bytes]:
+    blob = layout.blob(layer)
+    size = left = _tar_bytes(layout, layer)
     yield header(Member(name, "file", 0o644, size=size))
-    for piece in verified_tar(layout.blob(layer), layer_codec(layer), diff_id):
+    for piece in verified_tar(blob, layer.codec, layer.diff_id):
         left -= len(piece)
         if left < 0:
             break
         yield piece
     if left:
-        raise CheckFailed(f"{layout.blob(layer)}: not the {size} bytes the manifest says", fix="build the image again")
+        raise CheckFailed(f"{blob}: not the {size} bytes the manifest says", fix="build the image again")
     yield bytes(-size % BLOCK)
 
 
-def _tar_bytes(layout: Layout, index: int) -> int:
-    layer = layout.manifest.layers[index]
-    try:
-        return int(layer.annotations[TAR_BYTES_KEY])
-    except (KeyError, ValueError):
+def _tar_bytes(layout: Layout, layer: ImageLayer) -> int:
+    if layer.tar_bytes is None:
         raise InputError(
-            f"{layout.path}: layer {index} does not say its unpacked size ({TAR_BYTES_KEY})",
+            f"{layout.path}: layer {layer.name} does not say its unpacked size ({TAR_BYTES_KEY})",
             fix="load a layout that `orbit image build` wrote",
-        ) from None
+        )
+    return layer.tar_bytes

@@ -6,23 +6,9 @@ from pathlib import Path
 
 from orbit.core.console import Progress
 from orbit.core.records import Record
-from orbit.image.oci import FILES_KEY, NAME_KEY, TAR_BYTES_KEY, Layout, layer_codec, read_layout, verify_layers
+from orbit.image.oci import ImageLayer, read_layout, verify_layers
 
 SCHEMA = 1
-
-
-class LayerFacts(Record, frozen=True, kw_only=True):
-    """One layer of a layout."""
-
-    name: str
-    digest: str
-    diff_id: str
-    codec: str
-    size: int
-    """Bytes to pull."""
-    tar_bytes: int | None
-    """Bytes of the unpacked stream; None when the layout does not say."""
-    files: int | None
 
 
 class ImageFacts(Record, frozen=True, kw_only=True):
@@ -32,7 +18,7 @@ class ImageFacts(Record, frozen=True, kw_only=True):
     layout: str
     digest: str
     config: str
-    layers: tuple[LayerFacts, ...]
+    layers: tuple[ImageLayer, ...]
     pull_bytes: int
     disk_bytes: int | None
     """Sum of the unpacked streams; None when a layer does not say."""
@@ -49,43 +35,21 @@ def inspect_layout(path: Path, *, verify: bool, progress: Progress) -> ImageFact
     layout = read_layout(path)
     if verify:
         verify_layers(layout, progress=progress)
-    layers = _layers(layout)
-    sizes = [layer.tar_bytes for layer in layers if layer.tar_bytes is not None]
+    sizes = [layer.tar_bytes for layer in layout.layers if layer.tar_bytes is not None]
     run = layout.config.config
     return ImageFacts(
         layout=str(path),
         digest=layout.digest,
         config=layout.manifest.config.digest,
-        layers=layers,
-        pull_bytes=sum(layer.size for layer in layers),
-        disk_bytes=sum(sizes) if len(sizes) == len(layers) else None,
+        layers=layout.layers,
+        pull_bytes=sum(layer.size for layer in layout.layers),
+        disk_bytes=sum(sizes) if len(sizes) == len(layout.layers) else None,
         env=run.env,
         entrypoint=run.entrypoint,
         cmd=run.cmd,
         labels=run.labels,
         verified=verify,
     )
-
-
-def _layers(layout: Layout) -> tuple[LayerFacts, ...]:
-    return tuple(
-        LayerFacts(
-            name=layer.annotations.get(NAME_KEY, str(index)),
-            digest=layer.digest,
-            diff_id=diff_id,
-            codec=layer_codec(layer),
-            size=layer.size,
-            tar_bytes=_number(layer.annotations.get(TAR_BYTES_KEY)),
-            files=_number(layer.annotations.get(FILES_KEY)),
-        )
-        for index, (layer, diff_id) in enumerate(
-            zip(layout.manifest.layers, layout.config.rootfs.diff_ids, strict=True)
-        )
-    )
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
 
 
 def render(facts: ImageFacts) -> str:

@@ -1,4 +1,4 @@
-"""OCI image layouts: the documents, writing a layout in one step, reading and checking one.
+"""OCI image layouts: the documents, writing a layout in one step, reading one that anybody may have written.
 
 Formats: OCI image specification 1.1 (image-layout, image-index, manifest, config). A layout is a folder with
 ``oci-layout``, ``index.json`` and ``blobs/sha256/<hex>``; every blob is named by the sha256 of its bytes.
@@ -6,17 +6,17 @@ Formats: OCI image specification 1.1 (image-layout, image-index, manifest, confi
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import shutil
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from orbit.core.console import Progress, Silent
-from orbit.core.files import remove_tree, replace_folder, sha256_file, sync_folder
+from orbit.core.files import link_or_copy, remove_tree, replace_folder, sha256_file, sync_folder
 from orbit.core.records import Record
 from orbit.errors import CheckFailed, InputError
 from orbit.image.blob import CODEC_OF, MEDIA_TYPE, Codec, LayerBlob
@@ -30,6 +30,20 @@ NAME_KEY = "io.orbit.layer.name"
 TAR_BYTES_KEY = "io.orbit.layer.tar-bytes"
 FILES_KEY = "io.orbit.layer.files"
 REF_KEY = "org.opencontainers.image.ref.name"
+LAYOUT_VERSION = "1.0.0"
+SCHEMA_VERSION = 2
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+COUNT = re.compile(r"[0-9]{1,15}")
+DOCUMENT_BYTES_MAX = 4 << 20
+"""Far more than any document of an image has; nothing larger is read into memory."""
+AGAIN = "make the image again: orbit image build"
+ONE_IMAGE = "give a layout with one OCI image (`skopeo copy --format oci` makes one)"
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``oci-layout``."""
+
+    image_layout_version: str
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -37,7 +51,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
     media_type: str
     digest: str
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=0)]
     annotations: dict[str, str] = {}
 
     @property
@@ -49,7 +63,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An image manifest."""
 
-    schema_version: int = 2
+    schema_version: int = SCHEMA_VERSION
     media_type: str = MANIFEST_TYPE
     config: Descriptor
     layers: tuple[Descriptor, ...]
@@ -59,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``index.json``."""
 
-    schema_version: int = 2
+    schema_version: int = SCHEMA_VERSION
     media_type: str = INDEX_TYPE
     manifests: tuple[Descriptor, ...]
 
@@ -73,6 +87,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit
     working_dir: str = ""
     user: str = ""
     labels: dict[str, str] = {}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """``env`` by name."""
+        return dict(item.split("=", 1) for item in self.env)
 
 
 class RootFs(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,33 +129,45 @@ class NamedLayer(Record, frozen=True, kw_only=True):
     path: Path
 
 
+class ImageLayer(Record, frozen=True, kw_only=True):
+    """One layer of a layout that was read."""
+
+    name: str
+    """As annotated, else its number."""
+    digest: str
+    diff_id: str
+    codec: Codec
+    size: int
+    """Bytes of the blob."""
+    tar_bytes: int | None
+    """Bytes of the unpacked stream; None when the layout does not say."""
+    files: int | None
+    """Members that are no folders; None when the layout does not say."""
+
+
 class Layout(Record, frozen=True, kw_only=True):
-    """A layout that was read: one image."""
+    """A layout that was read: one image, its layers from the lowest up."""
 
     path: Path
     digest: str
     """Of the manifest."""
     manifest: Manifest
     config: Config
+    config_bytes: bytes
+    """The configuration as it is stored, which is what its digest names."""
+    layers: tuple[ImageLayer, ...]
 
-    def blob(self, descriptor: Descriptor) -> Path:
-        """The file of a blob."""
-        return self.path / "blobs" / "sha256" / descriptor.hex
+    def blob(self, layer: ImageLayer) -> Path:
+        """The file of a layer; :class:`CheckFailed` when it is missing or has not its size. Its content is not read."""
+        file = _blob_file(self.path, layer.digest)
+        if not file.is_file() or file.stat().st_size != layer.size:
+            raise _damaged(file, layer)
+        return file
 
 
 def encode(document: msgspec.Struct) -> bytes:
     """The bytes of a document: sorted keys, no spaces, so that equal documents have equal digests."""
     return msgspec.json.encode(document, order="sorted")
-
-
-def layer_codec(layer: Descriptor) -> Codec:
-    """How a layer is compressed. Raises :class:`InputError` for a media type no OCI image of ours has."""
-    try:
-        return CODEC_OF[layer.media_type]
-    except KeyError:
-        raise InputError(
-            f"{layer.digest}: layer of media type {layer.media_type!r}", fix=f"known: {', '.join(CODEC_OF)}"
-        ) from None
 
 
 def image_documents(
@@ -195,7 +226,7 @@ def write_layout(out: Path, layers: Sequence[NamedLayer], manifest: bytes, confi
         for data in (manifest, config):
             _write(blobs / hashlib.sha256(data).hexdigest(), data)
         _write(partial / "index.json", encode(Index(manifests=(described,))))
-        _write(partial / "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _write(partial / "oci-layout", encode(Marker(image_layout_version=LAYOUT_VERSION)))
         sync_folder(blobs)
         sync_folder(partial)
         replace_folder(partial, out)
@@ -212,59 +243,147 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """Hard link, or a copy where links cannot reach (another file system, too many links)."""
-    if target.exists():
-        return
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP):
-            raise
-        shutil.copyfile(source, target)
-        os.chmod(target, 0o444)
-
-
 def read_layout(path: Path) -> Layout:
-    """Read a layout with one image. Documents are checked against their digests; layers by :func:`verify_layers`."""
-    if not (path / "oci-layout").is_file():
-        raise InputError(f"{path}: not an OCI layout (no oci-layout file)", fix="make one with `orbit image build`")
-    index = _decode((path / "index.json").read_bytes(), Index, path / "index.json")
+    """Read the layout of one image at ``path``, trusting nothing in it.
+
+    Documents are compared with the digest and size that name them. Every digest is one, so none leads out of the
+    layout; media types, versions, sizes and variables are what the users of the result rely on. Layers are not read:
+    see :meth:`Layout.blob` and :func:`verify_layers`.
+
+    Raises :class:`InputError` for what is no layout, or no image that could run, and :class:`CheckFailed` for a
+    document that is damaged or missing.
+    """
+    mark, top = path / "oci-layout", path / "index.json"
+    if not mark.is_file() or not top.is_file():
+        raise InputError(
+            f"{path}: not an OCI layout (no {'index.json' if mark.is_file() else 'oci-layout'} file)",
+            fix="make one with `orbit image build`",
+        )
+    _expect(mark, "imageLayoutVersion", _decode(_read(mark), Marker, mark).image_layout_version, LAYOUT_VERSION)
+    index = _decode(_read(top), Index, top)
+    _expect(top, "schemaVersion", index.schema_version, SCHEMA_VERSION)
+    _expect(top, "mediaType", index.media_type, INDEX_TYPE)
     if len(index.manifests) != 1:
-        raise InputError(f"{path}: {len(index.manifests)} images in one layout", fix="give a layout with one image")
-    manifest = _document(path, index.manifests[0], Manifest)
-    config = _document(path, manifest.config, Config)
-    if len(config.rootfs.diff_ids) != len(manifest.layers):
-        raise InputError(f"{path}: {len(manifest.layers)} layers but {len(config.rootfs.diff_ids)} diff ids")
-    return Layout(path=path, digest=index.manifests[0].digest, manifest=manifest, config=config)
+        raise InputError(f"{path}: {len(index.manifests)} images in one layout", fix=ONE_IMAGE)
+    (described,) = index.manifests
+    file, data = _document(path, top, described, MANIFEST_TYPE)
+    manifest = _decode(data, Manifest, file)
+    _expect(file, "schemaVersion", manifest.schema_version, SCHEMA_VERSION)
+    _expect(file, "mediaType", manifest.media_type, MANIFEST_TYPE)
+    config_file, data = _document(path, file, manifest.config, CONFIG_TYPE)
+    config = _decode(data, Config, config_file)
+    _expect(config_file, "rootfs.type", config.rootfs.type, "layers")
+    _check_run(config_file, config.config)
+    return Layout(
+        path=path,
+        digest=described.digest,
+        manifest=manifest,
+        config=config,
+        config_bytes=data,
+        layers=_layers(path, manifest, config),
+    )
 
 
-def _document[T](path: Path, descriptor: Descriptor, kind: type[T]) -> T:
-    file = path / "blobs" / "sha256" / descriptor.hex
-    data = file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != descriptor.hex:
-        raise CheckFailed(f"{file}: its content is not what its name says", fix="the layout is damaged: build it again")
-    return _decode(data, kind, file)
+def _blob_file(path: Path, digest: str) -> Path:
+    return path / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+
+def _damaged(file: Path, layer: ImageLayer) -> CheckFailed:
+    return CheckFailed(
+        f"{file}: layer {layer.name} is damaged or missing",
+        fix="remove the layout and the cached layer, then build the image again",
+    )
+
+
+def _read(file: Path) -> bytes:
+    if file.stat().st_size > DOCUMENT_BYTES_MAX:
+        raise InputError(f"{file}: larger than {DOCUMENT_BYTES_MAX} bytes", fix="not a document of an OCI image")
+    return file.read_bytes()
+
+
+def _document(path: Path, where: Path, item: Descriptor, media_type: str) -> tuple[Path, bytes]:
+    """(file, content) of the document that ``item``, a part of ``where``, describes."""
+    _expect(where, "mediaType of what it names", item.media_type, media_type)
+    _check_digest(where, item.digest)
+    file = _blob_file(path, item.digest)
+    if not file.is_file():
+        raise CheckFailed(f"{file}: missing, and named by {where}", fix=AGAIN)
+    data = _read(file)
+    if hashlib.sha256(data).hexdigest() != item.hex:
+        raise CheckFailed(f"{file}: its content is not what its name says", fix=AGAIN)
+    if len(data) != item.size:
+        raise CheckFailed(f"{file}: {len(data)} bytes, and {item.size} by {where}", fix=AGAIN)
+    return file, data
 
 
 def _decode[T](data: bytes, kind: type[T], where: Path) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{where}: {error}", fix="not a document of an OCI image") from None
+
+
+def _expect(where: Path, key: str, found: str | int, wanted: str | int) -> None:
+    if found != wanted:
+        raise InputError(f"{where}: {key} is {found!r}, not {wanted!r}", fix=ONE_IMAGE)
+
+
+def _check_digest(where: Path, digest: str) -> None:
+    if not DIGEST.fullmatch(digest):
+        raise InputError(f"{where}: digest {digest!r} is not sha256:<64 hex digits>", fix=AGAIN)
+
+
+def _check_run(where: Path, run: RunConfig) -> None:
+    """No word a process cannot be given."""
+    for item in run.env:
+        if item.find("=") < 1:
+            raise InputError(f"{where}: variable {item!r} is not NAME=value", fix=AGAIN)
+    for word in (*run.env, *run.entrypoint, *run.cmd, run.working_dir):
+        if "\0" in word:
+            raise InputError(f"{where}: {word!r} has a NUL character", fix=AGAIN)
+
+
+def _layers(path: Path, manifest: Manifest, config: Config) -> tuple[ImageLayer, ...]:
+    diff_ids = config.rootfs.diff_ids
+    if not manifest.layers:
+        raise InputError(f"{path}: the image has no layers", fix=AGAIN)
+    if len(diff_ids) != len(manifest.layers):
+        raise InputError(f"{path}: {len(manifest.layers)} layers but {len(diff_ids)} diff ids", fix=AGAIN)
+    layers = []
+    for number, (item, diff_id) in enumerate(zip(manifest.layers, diff_ids, strict=True)):
+        for digest in (item.digest, diff_id):
+            _check_digest(path, digest)
+        codec = CODEC_OF.get(item.media_type)
+        if codec is None:
+            raise InputError(
+                f"{path}: {item.digest}: layer of media type {item.media_type!r}", fix=f"known: {', '.join(CODEC_OF)}"
+            )
+        layers.append(
+            ImageLayer(
+                name=item.annotations.get(NAME_KEY, str(number)),
+                digest=item.digest,
+                diff_id=diff_id,
+                codec=codec,
+                size=item.size,
+                tar_bytes=_count(item.annotations.get(TAR_BYTES_KEY, "")),
+                files=_count(item.annotations.get(FILES_KEY, "")),
+            )
+        )
+    return tuple(layers)
+
+
+def _count(text: str) -> int | None:
+    return int(text) if COUNT.fullmatch(text) else None
 
 
 def verify_layers(layout: Layout, *, progress: Progress | None = None) -> None:
     """Compare the sha256 of every layer blob with its name; raises :class:`CheckFailed` for the first that differs."""
     told: Callable[[str, int, int], None] = (progress or Silent()).advance
-    total = sum(layer.size for layer in layout.manifest.layers)
+    total = sum(layer.size for layer in layout.layers)
     done = 0
-    for layer in layout.manifest.layers:
+    for layer in layout.layers:
         file = layout.blob(layer)
-        if not file.is_file() or file.stat().st_size != layer.size or sha256_file(file) != layer.hex:
-            raise CheckFailed(
-                f"{file}: layer {layer.annotations.get(NAME_KEY, '')} is damaged or missing",
-                fix="remove the layout and the cached layer, then build the image again",
-            )
+        if f"sha256:{sha256_file(file)}" != layer.digest:
+            raise _damaged(file, layer)
         done += layer.size
         told("checking layers", done, total)

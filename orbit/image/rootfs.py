@@ -15,14 +15,16 @@ from orbit.core.files import remove_tree, require_free
 from orbit.core.records import Record, dump_json, load_json
 from orbit.core.store import RECORD_NAME, Entry, EntryRecord, Store
 from orbit.errors import InputError
+from orbit.image.oci import Layout
 from orbit.image.rootfs_layer import LayerTree, unpack_layer
-from orbit.image.rootfs_layout import OciImage
 
 FORMAT = 1
 LAYER_KIND = "layer-tree"
 ROOT_KIND = "rootfs"
 TREE = "tree"
 LAYER_FILE = "layer.json"
+EXPANSION = 5
+"""Unpacked bytes per compressed byte, for layers that do not say their own size."""
 KEEP_ROOTS = 2
 """Merged roots kept in the store; layer trees none of them uses are deleted with the older ones."""
 
@@ -38,11 +40,11 @@ class RootTree(Record, frozen=True, kw_only=True):
     """Whether files belong to the users the image says (unpacked by root), not to whoever unpacked."""
 
 
-def unpack_image(image: OciImage, store: Store, *, progress: Progress) -> RootTree:
+def unpack_image(image: Layout, store: Store, *, progress: Progress) -> RootTree:
     """The root tree of ``image``, from the store when it was unpacked before.
 
-    Raises :class:`InputError` for a damaged blob or an unsafe member (see :mod:`orbit.image.rootfs_layer`) and
-    :class:`RefusedError` when the disk is too small.
+    Raises :class:`InputError` for an unsafe member (see :mod:`orbit.image.rootfs_layer`), :class:`CheckFailed` for a
+    damaged or missing layer and :class:`RefusedError` when the disk is too small.
     """
     entries = [_layer(image, index, store, progress) for index in range(len(image.layers))]
     trees = [load_json(entry.path / LAYER_FILE, LayerTree) for entry in entries]
@@ -65,15 +67,17 @@ def unpack_image(image: OciImage, store: Store, *, progress: Progress) -> RootTr
     return RootTree(path=merged.path / TREE, closed=closed, real_owners=as_root)
 
 
-def _layer(image: OciImage, index: int, store: Store, progress: Progress) -> Entry:
+def _layer(image: Layout, index: int, store: Store, progress: Progress) -> Entry:
     layer = image.layers[index]
     as_root = os.geteuid() == 0
     inputs = {"format": FORMAT, "diff_id": layer.diff_id, "as_root": as_root}
 
     def work(place: Path) -> dict[str, int]:
-        require_free(store.root, layer.unpacked, f"unpacking layer {index + 1} of {len(image.layers)}")
+        blob = image.blob(layer)
+        unpacked = layer.size * EXPANSION if layer.tar_bytes is None else layer.tar_bytes
+        require_free(store.root, unpacked, f"unpacking layer {index + 1} of {len(image.layers)}")
         progress.step(f"rootfs: unpacking layer {index + 1} of {len(image.layers)} ({layer.size / 1e6:.0f} MB)")
-        tree = unpack_layer(image.blob(layer), layer, place / TREE, as_root=as_root)
+        tree = unpack_layer(blob, layer, place / TREE, as_root=as_root)
         dump_json(place / LAYER_FILE, tree)
         return {"entries": tree.entries}
 

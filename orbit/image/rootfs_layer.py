@@ -19,7 +19,7 @@ from orbit.core.files import CHUNK_BYTES
 from orbit.core.records import Record
 from orbit.errors import InputError
 from orbit.image.blob import verified_tar
-from orbit.image.rootfs_layout import LayerRef
+from orbit.image.oci import ImageLayer
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -60,7 +60,7 @@ class _Stream(io.RawIOBase):
         return count
 
 
-def unpack_layer(blob: Path, layer: LayerRef, dest: Path, *, as_root: bool) -> LayerTree:
+def unpack_layer(blob: Path, layer: ImageLayer, dest: Path, *, as_root: bool) -> LayerTree:
     """Unpack ``blob`` into the new folder ``dest``; with ``as_root`` owners are kept, else all belongs to the caller.
 
     Raises :class:`InputError` for an unsafe member or a broken stream and :class:`CheckFailed` when the stream is not

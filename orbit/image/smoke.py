@@ -22,8 +22,8 @@ from orbit.core.paths import data_file, data_root
 from orbit.core.records import content_key, dump_json, load_json
 from orbit.core.store import Entry, Store
 from orbit.errors import CommandFailed, InputError, MissingError
+from orbit.image.oci import Layout, read_layout
 from orbit.image.rootfs import unpack_image
-from orbit.image.rootfs_layout import OciImage, read_image
 from orbit.image.smoke_devices import Devices, host_devices, with_cache
 from orbit.image.smoke_docker import find_docker, open_docker
 from orbit.image.smoke_engine import Choice, Engine, find_bubblewrap, find_unshare, open_engine
@@ -76,7 +76,7 @@ def run_smoke(
     plans = tuple(load_list(name) for name in lists)
     if not plans:
         raise InputError(f"profile {profile.name} names no smoke list", fix='add smoke = ["cpu"] to the profile')
-    image = read_image(layout)
+    image = read_layout(layout)
     context = make_context(profile)
     choice = choose(engine)
     if isinstance(choice, str):
@@ -140,7 +140,7 @@ def make_context(profile: Profile) -> Context:
 def _run_all(
     choice: Choice,
     profile: Profile,
-    image: OciImage,
+    image: Layout,
     plans: Sequence[SmokeList],
     context: Context,
     *,
@@ -153,7 +153,7 @@ def _run_all(
     folder = store.scratch("smoke-driver")
     try:
         if choice.name == "docker":
-            opened: Engine = open_docker(choice, image.layout, f"{profile.image.name}:smoke", progress=progress)
+            opened: Engine = open_docker(choice, image.path, f"{profile.image.name}:smoke", progress=progress)
         else:
             tree = unpack_image(image, store, progress=progress)
             opened = open_engine(choice, image, tree)
@@ -239,7 +239,7 @@ def mode_result(closed: Sequence[str] | None, uid: int) -> tuple[CheckResult, ..
     return (CheckResult(check="modes", kind="modes", result=result, seconds=0.0, detail=detail),)
 
 
-def _nothing_run(profile: Profile, image: OciImage, plans: Sequence[SmokeList], reason: str) -> SmokeReport:
+def _nothing_run(profile: Profile, image: Layout, plans: Sequence[SmokeList], reason: str) -> SmokeReport:
     return SmokeReport(
         profile=profile.name,
         image=image.digest,

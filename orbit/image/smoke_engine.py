@@ -15,8 +15,9 @@ from typing import Protocol
 
 from orbit.core import proc
 from orbit.errors import MissingError
+from orbit.image.oci import Layout, RunConfig
 from orbit.image.rootfs import RootTree
-from orbit.image.rootfs_layout import OciImage, container_env
+from orbit.image.runtime import SYSTEM_PATH
 from orbit.image.smoke_devices import Devices
 
 WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - folders of the container, not of the host
@@ -59,6 +60,11 @@ def home_of(root: Path, uid: int) -> str:
     return "/"
 
 
+def container_env(run: RunConfig, home: str) -> dict[str, str]:
+    """The environment an engine gives a process of an image: the image's own, PATH and HOME when it sets none."""
+    return {"PATH": SYSTEM_PATH, "HOME": home, **run.variables}
+
+
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
     """bubblewrap over an unpacked root.
@@ -67,7 +73,7 @@ class Bubblewrap:
     gives them up with the user id. Started by anyone else, a user namespace maps the id to the caller's.
     """
 
-    image: OciImage
+    run: RunConfig
     root: RootTree
     program: Path
     version: str
@@ -81,7 +87,7 @@ class Bubblewrap:
 
     def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
         """See :class:`Engine`."""
-        env = container_env(self.image, home_of(self.root.path, uid))
+        env = container_env(self.run, home_of(self.root.path, uid))
         words = [str(self.program), "--die-with-parent", "--new-session", "--clearenv"]
         words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
         for name, value in env.items():
@@ -90,14 +96,14 @@ class Bubblewrap:
         for place in WRITABLE:
             words += ["--perms", "1777", "--size", str(WRITABLE_BYTES), "--tmpfs", place]
         words += devices.bubblewrap()
-        words += ["--chdir", self.image.working_dir, "--cap-drop", "ALL"]
+        words += ["--chdir", self.run.working_dir or "/", "--cap-drop", "ALL"]
         drop: list[str] = []
         if not self.real_ids:
             words += ["--unshare-user", "--uid", str(uid), "--gid", str(uid)]
         elif uid != 0:
             words += [word for name in ("SETUID", "SETGID", "SETPCAP") for word in ("--cap-add", f"CAP_{name}")]
             drop = setpriv_argv(self.root.path, uid)
-        return [*words, "--", *drop, *self.image.entrypoint, *command]
+        return [*words, "--", *drop, *self.run.entrypoint, *command]
 
 
 def setpriv_argv(root: Path, uid: int) -> list[str]:
@@ -140,7 +146,7 @@ exec chroot . "$@"
 class Unshare:
     """Namespaces made with util-linux alone, for root on a machine without bubblewrap."""
 
-    image: OciImage
+    run: RunConfig
     root: RootTree
     program: Path
     version: str
@@ -156,11 +162,11 @@ class Unshare:
         """See :class:`Engine`."""
         if devices.nodes:
             raise MissingError("unshare cannot pass a GPU on", fix="install bubblewrap or docker")
-        start = ["/usr/bin/env", "-i", "-C", self.image.working_dir]
-        start += [f"{k}={v}" for k, v in container_env(self.image, home_of(self.root.path, uid)).items()]
+        start = ["/usr/bin/env", "-i", "-C", self.run.working_dir or "/"]
+        start += [f"{k}={v}" for k, v in container_env(self.run, home_of(self.root.path, uid)).items()]
         spaces = ["--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
         script = ["sh", "-c", UNSHARE_SCRIPT, "smoke", str(self.root.path), *setpriv_argv(self.root.path, uid)]
-        return [str(self.program), *spaces, *script, *start, *self.image.entrypoint, *command]
+        return [str(self.program), *spaces, *script, *start, *self.run.entrypoint, *command]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +179,12 @@ class Choice:
     real_ids: bool
 
 
-def open_engine(choice: Choice, image: OciImage, root: RootTree) -> Engine:
+def open_engine(choice: Choice, image: Layout, root: RootTree) -> Engine:
     """The chosen engine over an unpacked image (docker has its own way, see :mod:`orbit.image.smoke_docker`)."""
+    run = image.config.config
     if choice.name == "unshare":
-        return Unshare(image=image, root=root, program=choice.program, version=choice.version)
-    return Bubblewrap(image=image, root=root, program=choice.program, version=choice.version, real_ids=choice.real_ids)
+        return Unshare(run=run, root=root, program=choice.program, version=choice.version)
+    return Bubblewrap(run=run, root=root, program=choice.program, version=choice.version, real_ids=choice.real_ids)
 
 
 def find_bubblewrap() -> Choice | str:

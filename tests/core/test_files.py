@@ -334,3 +334,28 @@ def test_a_folder_takes_the_place_of_another_in_one_step(
         files.replace_folder(new, tmp_path / "final")
         assert (tmp_path / "final" / "value").read_text() == str(round_)
         assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "copies"), [(errno.EXDEV, True), (errno.EMLINK, True), (errno.ENOSPC, False), (errno.EACCES, False)]
+)
+def test_a_copy_where_links_cannot_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int, copies: bool
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"data")
+    files.link_or_copy(source, tmp_path / "link")
+    assert source.stat().st_ino == (tmp_path / "link").stat().st_ino
+
+    def refuse(*_names: object) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(os, "link", refuse)
+    files.link_or_copy(source, tmp_path / "link")  # there already
+    if not copies:
+        with pytest.raises(OSError, match=os.strerror(reason)):
+            files.link_or_copy(source, target)
+        return
+    files.link_or_copy(source, target)
+    assert target.read_bytes() == b"data"
+    assert source.stat().st_ino != target.stat().st_ino

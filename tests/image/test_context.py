@@ -25,7 +25,7 @@ from orbit.image import docker
 from orbit.image.blob import read_tar
 from orbit.image.build import build_image
 from orbit.image.context import configuration_lines, make_context, read_wheelhouse, write_members
-from orbit.image.oci import RunConfig, layer_codec, read_layout
+from orbit.image.oci import RunConfig, read_layout
 from orbit.image.tar import content
 from orbit.kernels.build import Wheelhouse, build_kernels
 from orbit.profile.model import load_profile
@@ -89,9 +89,9 @@ def listing(stream: IO[bytes]) -> Iterable[tuple[str, tuple[str, int, str]]]:
 def tree_of_layout(path: Path) -> Tree:
     layout = read_layout(path)
     found: Tree = {}
-    for layer in layout.manifest.layers:
+    for layer in layout.layers:
         with tempfile.TemporaryFile() as file:
-            file.writelines(read_tar(layout.blob(layer), layer_codec(layer)))
+            file.writelines(read_tar(layout.blob(layer), layer.codec))
             file.seek(0)
             found.update(listing(file))
     return found

@@ -16,9 +16,10 @@ from orbit.core.store import Store
 from orbit.errors import CheckFailed, InputError, MissingError
 from orbit.image import docker
 from orbit.image.docker import archive, find_engine, load_image, require_engine
-from orbit.image.oci import read_layout
+from orbit.image.oci import TAR_BYTES_KEY, read_layout
 from tests.image.conftest import BuildSmall
 from tests.image.test_oci import damage
+from tests.writers.tiny_image import file, rewrite, write_image
 
 
 def fake_docker(folder: Path, script: str) -> Path:
@@ -98,12 +99,18 @@ def test_without_a_client_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) ->
     assert "no such program" in str(find_engine())
 
 
-def test_a_layout_of_another_tool_without_sizes_is_refused(
-    store: Store, build_small: BuildSmall, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layout = read_layout(build_small(store).layout)
-    monkeypatch.setattr(docker, "TAR_BYTES_KEY", "somebody.else")
+@pytest.mark.parametrize("said", ["", "-512", "many"])
+def test_a_layout_of_another_tool_without_sizes_is_refused(tmp_path: Path, said: str) -> None:
+    path = write_image(tmp_path / "layout", [[file("f", b"x")]])
+    rewrite(path, manifest=lambda manifest: manifest["layers"][0]["annotations"].update({TAR_BYTES_KEY: said}))
     with pytest.raises(InputError, match="unpacked size"):
+        list(archive(read_layout(path), Silent(), tag=None))
+
+
+def test_a_missing_layer_is_told(tmp_path: Path) -> None:
+    layout = read_layout(write_image(tmp_path / "layout", [[file("f", b"x")]]))
+    layout.blob(layout.layers[0]).unlink()
+    with pytest.raises(CheckFailed, match="layer 0 is damaged or missing"):
         list(archive(layout, Silent(), tag=None))
 
 

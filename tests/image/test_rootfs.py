@@ -13,15 +13,15 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import CheckFailed, InputError
+from orbit.image.oci import read_layout
 from orbit.image.rootfs import LAYER_KIND, ROOT_KIND, RootTree, unpack_image
-from orbit.image.rootfs_layout import read_image
 from tests.writers.tiny_image import Members, file, folder, other, symlink, write_image
 
 
 def unpack(tmp_path: Path, store: Store, *layers: Members, diff_ids: Sequence[str] = ()) -> RootTree:
     number = len(list(tmp_path.glob("layout*")))
     layout = write_image(tmp_path / f"layout{number}", layers, diff_ids=diff_ids)
-    return unpack_image(read_image(layout), store, progress=Silent())
+    return unpack_image(read_layout(layout), store, progress=Silent())
 
 
 def test_files_links_and_modes(tmp_path: Path, store: Store) -> None:
@@ -116,5 +116,9 @@ def test_a_refused_layer_leaves_nothing_in_the_store(tmp_path: Path, store: Stor
         unpack(tmp_path, store, [file("good", b"x"), file("../out", b"x")])
     with pytest.raises(CheckFailed, match="is not sha256:0000"):
         unpack(tmp_path, store, [file("f", b"x")], diff_ids=[f"sha256:{'0' * 64}"])
+    layout = read_layout(write_image(tmp_path / "short", [[file("f", b"x")]]))
+    layout.blob(layout.layers[0]).write_bytes(b"cut short")
+    with pytest.raises(CheckFailed, match="layer 0 is damaged or missing"):
+        unpack_image(layout, store, progress=Silent())
     assert not list((store.root / "entries").rglob("tree"))
     assert not list((store.root / "tmp").iterdir())

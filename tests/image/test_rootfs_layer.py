@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from orbit.errors import CheckFailed, InputError
+from orbit.image.oci import read_layout
 from orbit.image.rootfs_layer import LayerTree, unpack_layer
-from orbit.image.rootfs_layout import read_image
 from tests.writers.tiny_image import Members, file, folder, other, symlink, write_image
 
 
 def unpack(tmp_path: Path, members: Members, diff_ids: Sequence[str] = ()) -> LayerTree:
-    image = read_image(write_image(tmp_path / "layout", [members], diff_ids=diff_ids))
+    image = read_layout(write_image(tmp_path / "layout", [members], diff_ids=diff_ids))
     return unpack_layer(image.blob(image.layers[0]), image.layers[0], tmp_path / "tree", as_root=os.geteuid() == 0)
 
 

@@ -11,8 +11,8 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import MissingError
+from orbit.image.oci import read_layout
 from orbit.image.rootfs import unpack_image
-from orbit.image.rootfs_layout import read_image
 from orbit.image.smoke_devices import INSIDE, Devices, driver_libraries, with_cache
 from orbit.image.smoke_engine import open_engine
 from tests.image.tiny import tiny, working
@@ -60,7 +60,7 @@ def test_the_images_loader_finds_the_hosts_driver(tmp_path: Path, store: Store) 
     flags = ["-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-x", "c", "-o", str(library), "-"]
     subprocess.run(["gcc", *flags], input=b"int cuInit(int x) { return x; }", check=True)
     devices = Devices(nodes=("/dev/null",), libraries=(("libcuda.so.1", str(library)),))
-    image = read_image(tiny(tmp_path, loader=True))
+    image = read_layout(tiny(tmp_path, loader=True))
     tree = unpack_image(image, store, progress=Silent())
     folder = tmp_path / "cache"
     folder.mkdir()

@@ -14,10 +14,11 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import MissingError
+from orbit.image.oci import RunConfig, read_layout
 from orbit.image.rootfs import RootTree, unpack_image
-from orbit.image.rootfs_layout import read_image
+from orbit.image.runtime import SYSTEM_PATH
 from orbit.image.smoke_devices import Devices
-from orbit.image.smoke_engine import Choice, find_bubblewrap, home_of, open_engine, setpriv_argv
+from orbit.image.smoke_engine import Choice, container_env, find_bubblewrap, home_of, open_engine, setpriv_argv
 from tests.image.tiny import PASSWD, inside, tiny, working
 
 
@@ -39,10 +40,16 @@ def test_home(tmp_path: Path) -> None:
     assert home_of(tmp_path, 1000) == "/"
 
 
+def test_the_environment_is_the_images_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
+    run = RunConfig(env=("A=b=c", "HOME=/h"))
+    assert container_env(run, "/nowhere") == {"A": "b=c", "HOME": "/h", "PATH": SYSTEM_PATH}
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("uid", [0, 65534])
 def test_conditions_inside(choice: Choice, tmp_path: Path, store: Store, uid: int) -> None:
-    image = read_image(tiny(tmp_path))
+    image = read_layout(tiny(tmp_path))
     engine = open_engine(choice, image, unpack_image(image, store, progress=Silent()))
     done = inside(engine, uid, "cat; echo; id -u; id -g; env; ls -A /proc/sys/net/ipv4/conf; pwd")
     assert done.returncode == 0, done.stderr
@@ -62,7 +69,7 @@ def test_conditions_inside(choice: Choice, tmp_path: Path, store: Store, uid: in
 @pytest.mark.integration
 @pytest.mark.skipif(os.geteuid() != 0, reason="real user ids need root")
 def test_permissions_bind_for_another_user(choice: Choice, tmp_path: Path, store: Store) -> None:
-    image = read_image(tiny(tmp_path))
+    image = read_layout(tiny(tmp_path))
     engine = open_engine(choice, image, unpack_image(image, store, progress=Silent()))
     assert engine.real_ids
     assert engine.closed == ("etc/root-only",)
@@ -84,7 +91,7 @@ def test_started_by_another_user_ids_are_mapped(tmp_path: Path, store: Store) ->
     found = find_bubblewrap()
     if isinstance(found, str):
         pytest.skip(found)
-    image = read_image(tiny(tmp_path, secret_mode=0o644))
+    image = read_layout(tiny(tmp_path, secret_mode=0o644))
     place = Path(tempfile.mkdtemp(prefix="orbit-rootless-"))
     try:
         shutil.copytree(unpack_image(image, store, progress=Silent()).path, place / "root", symlinks=True)

@@ -13,11 +13,12 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 Members = Sequence[tuple[tarfile.TarInfo, bytes]]
+Change = Callable[[dict[str, Any]], object]
 
 
 def file(name: str, data: bytes = b"", mode: int = 0o644) -> tuple[tarfile.TarInfo, bytes]:
@@ -93,6 +94,35 @@ def write_image(
     (layout / "index.json").write_text(json.dumps(index))
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     return layout
+
+
+def _nothing(_document: dict[str, Any]) -> None:
+    """The change that changes nothing."""
+
+
+def rewrite(layout: Path, *, config: Change = _nothing, manifest: Change = _nothing, index: Change = _nothing) -> None:
+    """Change documents of a layout of one image. What names a changed one names it rightly, unless changed itself."""
+    blobs = layout / "blobs" / "sha256"
+
+    def changed(item: dict[str, Any], change: Change) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((blobs / item["digest"].removeprefix("sha256:")).read_bytes())
+        change(document)
+        return document
+
+    def describe(item: dict[str, Any], document: dict[str, Any]) -> None:
+        data = json.dumps(document).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        (blobs / digest).write_bytes(data)
+        item |= {"digest": f"sha256:{digest}", "size": len(data)}
+
+    top = json.loads((layout / "index.json").read_bytes())
+    (described,) = top["manifests"]
+    middle = changed(described, _nothing)
+    describe(middle["config"], changed(middle["config"], config))
+    manifest(middle)
+    describe(described, middle)
+    index(top)
+    (layout / "index.json").write_text(json.dumps(top))
 
 
 def host_programs(*names: str) -> list[tuple[tarfile.TarInfo, bytes]]:
