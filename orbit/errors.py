@@ -25,6 +25,10 @@ class ExitCode(IntEnum):
     """A defect in Orbit itself."""
 
 
+DISK_FULL = ("No space left on device", "Disk quota exceeded")
+"""How the C library names ENOSPC and EDQUOT; programs print it as it is."""
+
+
 class OrbitError(Exception):
     """Base of all expected failures.
 
@@ -69,10 +73,14 @@ class RefusedError(OrbitError):
 class CommandFailed(CheckFailed):
     """A program Orbit ran ended with a non-zero status.
 
-    ``tail`` is the end of its output, so the cause is on the screen and not only in a log file.
+    ``tail`` is the end of its output, so the cause is on the screen and not only in a log file. Whatever program it was:
+    when its output names a full disk, that is the cause, and the code is the one of a full disk.
     """
 
     def __init__(self, what: str, *, argv: list[str], status: int, tail: str, fix: str = "") -> None:
+        if any(sign in tail for sign in DISK_FULL):
+            self.code = ExitCode.REFUSED
+            fix = "free some room (nothing half-written was kept) and run the same command again"
         super().__init__(what, fix=fix)
         self.argv = argv
         self.status = status

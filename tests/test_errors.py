@@ -40,3 +40,12 @@ def test_a_failed_command_shows_the_end_of_its_output() -> None:
     error = CommandFailed("building", argv=["make"], status=2, tail="one\ntwo", fix="read it")
     assert str(error) == "building\n  fix: read it\n  | one\n  | two"
     assert str(CommandFailed("building", argv=["make"], status=2, tail="")) == "building"
+
+
+def test_a_full_disk_is_one_whatever_program_met_it() -> None:
+    error = CommandFailed(
+        "linking", argv=["ld"], status=1, tail="ld: final link failed: No space left on device", fix="x"
+    )
+    assert error.code is ExitCode.REFUSED
+    assert "free some room" in error.fix
+    assert CommandFailed("linking", argv=["ld"], status=1, tail="undefined symbol", fix="x").code is ExitCode.FINDINGS
