@@ -73,8 +73,8 @@ class RefusedError(OrbitError):
 class CommandFailed(CheckFailed):
     """A program Orbit ran ended with a non-zero status.
 
-    ``tail`` is the end of its output, so the cause is on the screen and not only in a log file. Whatever program it was:
-    when its output names a full disk, that is the cause, and the code is the one of a full disk.
+    ``tail`` is the end of its output, so the cause is on the screen and not only in a log file. Whatever program it
+    was: when its output names a full disk, that is the cause, and the code is the one of a full disk.
     """
 
     def __init__(self, what: str, *, argv: list[str], status: int, tail: str, fix: str = "") -> None:

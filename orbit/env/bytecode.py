@@ -83,7 +83,7 @@ def _compile(prefix: Path, image_prefix: str, files: Sequence[str]) -> list[Unco
         doing="byte-compiling",
         env={"PYTHONHASHSEED": "0"},
         stdin=lines.encode(),
-        fix="see the lines above; a full disk is the usual reason",
+        fix="see the lines above",
     )
     failed = []
     for line in done.stdout.decode(errors="replace").splitlines():
