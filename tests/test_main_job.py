@@ -176,15 +176,23 @@ def test_unknown_profile(tmp_path: Path) -> None:
     assert "cu130" in done.stderr
 
 
+def bases_mounted() -> set[str]:
+    """Mount points inside root file systems under construction."""
+    places = (line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines())
+    return {place for place in places if "mmdebstrap" in place}
+
+
 def test_killed_and_run_again(shipped: Shipped, tmp_path: Path) -> None:
     """Three kills in an empty cache, then the same digest. tests/bench/kill_ship.py does twenty."""
     argv = [sys.executable, "-m", "orbit", "ship", "--profile", "probe", "--dist", str(tmp_path / "dist"), "--no-smoke"]
     env = os.environ | {"ORBIT_CACHE": str(tmp_path / "cache")}
+    before = bases_mounted()
     for after_s in (2.0, 9.0, 25.0):
         child = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(after_s)
         child.kill()
         child.wait()
+    assert bases_mounted() <= before, "a killed run left something mounted"
     done = orbit(*argv[3:], "--json", cache=tmp_path / "cache")
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout)["image_digest"] == shipped.first["image_digest"]

@@ -123,8 +123,9 @@ def make_base(name: str, store: Store, *, progress: Progress) -> Base:
 
 def _make(definition: BaseDefinition, place: Path) -> Contents:
     raw = place / "raw.tar"
+    argv = mmdebstrap_argv(definition, raw)
     proc.run(
-        mmdebstrap_argv(definition, raw),
+        [*own_mounts(), *argv],
         doing="making the base root file system",
         env={"SOURCE_DATE_EPOCH": str(EPOCH_S), "HOME": "/nonexistent", "DEBIAN_FRONTEND": "noninteractive"},
         timeout_s=TIMEOUT_S,
@@ -137,6 +138,15 @@ def _make(definition: BaseDefinition, place: Path) -> Contents:
     digest = _write(members, target)
     raw.unlink()
     return Contents(sha256=digest, files=sum(member.kind != "dir" for member in members), packages=packages)
+
+
+def own_mounts() -> list[str]:
+    """What to put before mmdebstrap's command, so that a kill leaves nothing mounted.
+
+    As root it mounts the host's /proc and /sys below its working folder, where a careless deletion would reach the
+    host. In a mount namespace of their own they end with the last process. Without root mmdebstrap makes one itself.
+    """
+    return [str(tools.find("unshare")), "--mount", "--propagation", "private", "--"] if os.geteuid() == 0 else []
 
 
 def mmdebstrap_argv(definition: BaseDefinition, target: Path) -> list[str]:

@@ -268,3 +268,16 @@ def test_no_link_of_the_real_base_leads_nowhere(real_base: base.Base) -> None:
 
     nowhere = {name for name in links if (place := real(name)) not in names and not place.startswith(("proc/", "dev/"))}
     assert nowhere == set()
+
+
+def test_as_root_the_mounts_of_a_killed_run_end_with_it() -> None:
+    """A mount made behind ``own_mounts`` is not seen outside, whatever happens to the program."""
+    if os.geteuid() != 0:
+        assert base.own_mounts() == []
+        return
+    mark = f"orbit-test-{os.getpid()}"
+    script = f"mkdir -p /tmp/{mark} && mount -t tmpfs {mark} /tmp/{mark} && grep -c {mark} /proc/self/mounts"
+    done = subprocess.run([*base.own_mounts(), "sh", "-c", script], capture_output=True, text=True, check=False)
+    os.rmdir(f"/tmp/{mark}")
+    assert done.stdout.strip() == "1", done.stderr
+    assert mark not in Path("/proc/self/mounts").read_text()
