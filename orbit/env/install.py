@@ -65,7 +65,8 @@ def make_plan(profile: Profile, lock: Lock, wheelhouse: Wheelhouse) -> Plan:
     reasons: dict[str, Skipped] = {canonicalize_name(skip.what): skip for skip in wheelhouse.skipped}
     prebuilt = []
     skipped = []
-    for package in lock.closure(profile.extras):
+    closure = lock.closure(profile.extras)
+    for package in closure:
         wheel = package.wheel
         if package.name in built:
             if built[package.name].version != package.version:
@@ -79,8 +80,8 @@ def make_plan(profile: Profile, lock: Lock, wheelhouse: Wheelhouse) -> Plan:
             skipped.append(Skipped(what=package.name, reason=reason, estimate=known.estimate if known else ""))
         else:
             prebuilt.append(package)
-    closure = {package.name for package in lock.closure(profile.extras)}
-    skipped += [skip for name, skip in reasons.items() if name not in closure and name not in built]
+    wanted = {package.name for package in closure}
+    skipped += [skip for name, skip in reasons.items() if name not in wanted and name not in built]
     return Plan(
         prebuilt=tuple(prebuilt),
         built=tuple(built[name] for name in sorted(built)),
