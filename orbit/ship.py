@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orbit import __version__
-from orbit.audit.run import AuditReport, audit_environment
+from orbit.audit.report import TargetReport
+from orbit.audit.run import audit_environment
 from orbit.core.console import Progress
 from orbit.core.files import sha256_file, tree_hash
 from orbit.core.findings import Finding, Skipped
@@ -221,7 +222,7 @@ def _audit_stage(run: Run) -> Outcome:
         return {"seconds": report.seconds}
 
     entry = run.store.obtain("audit", inputs, work)
-    report = load_json(entry.path / "audit.json", AuditReport)
+    report = load_json(entry.path / "audit.json", TargetReport)
     dump_json(run.folder / "audit.json", report)
     return Outcome(inputs=inputs, outputs=report.counts(), reused=entry.reused, findings=report.findings)
 

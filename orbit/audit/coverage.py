@@ -51,3 +51,12 @@ def arch_counts(containers: Iterable[Container]) -> dict[str, int]:
     """Number of images by architecture name, sorted by name."""
     counts = Counter(image.arch for container in containers for image in container.images)
     return dict(sorted(counts.items()))
+
+
+def arch_bytes(containers: Iterable[Container]) -> dict[str, int]:
+    """Payload bytes by architecture name, sorted by name."""
+    sizes: Counter[str] = Counter()
+    for container in containers:
+        for image in container.images:
+            sizes[image.arch] += image.size
+    return dict(sorted(sizes.items()))

@@ -6,21 +6,32 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+
+import msgspec
+from packaging.utils import canonicalize_name
 
 from orbit.audit.facts import Distribution, Layout, RecordRow, join
+from orbit.audit.texts import read_text
 from orbit.audit.tree import normalise
+
+type Reader = Callable[[str], bytes | None]
+"""Gives the content of a small file by its path relative to the tree's root; None when it is not there."""
 
 SIZE = re.compile(r"^[0-9]{1,18}$")
 """Sizes that a file can have; a longer number is damage and counts as not stated."""
 
 
-def read_dists(layout: Layout) -> tuple[Distribution, ...]:
-    """Every ``*.dist-info`` folder of the environment, in order of name."""
+def installed_dists(layout: Layout) -> tuple[Distribution, ...]:
+    """Every ``*.dist-info`` folder of an environment on disk, in order of name."""
     with os.scandir(layout.prefix / layout.site) as listing:
         folders = [entry.name for entry in listing if entry.name.endswith(".dist-info") and entry.is_dir()]
-    dists = (read_dist(layout, join(layout.site, folder)) for folder in folders)
+    return read_dists((join(layout.site, folder) for folder in folders), lambda path: read_text(layout.prefix, path))
+
+
+def read_dists(folders: Iterable[str], read: Reader) -> tuple[Distribution, ...]:
+    """The distributions of dist-info ``folders`` (paths relative to the tree's root), in order of name."""
+    dists = (read_dist(folder, read) for folder in folders)
     return tuple(sorted(dists, key=lambda dist: (dist.name, dist.folder)))
 
 
@@ -32,48 +43,60 @@ def owners_of(dists: Iterable[Distribution]) -> dict[str, str]:
     return found
 
 
-def read_dist(layout: Layout, folder: str) -> Distribution:
+def read_dist(folder: str, read: Reader) -> Distribution:
     """One distribution. Metadata that cannot be read becomes ``problem``, never an exception."""
-    base = layout.prefix / folder
-    stem = folder.rpartition("/")[2].removesuffix(".dist-info")
+    site, _, base = folder.rpartition("/")
+    stem = base.removesuffix(".dist-info")
     name, _, version = stem.rpartition("-")
-    lead = f"{layout.site}/" if layout.site else ""
     rows: list[RecordRow] = []
     outside: list[str] = []
-    problem = ""
-    try:
-        text = (base / "RECORD").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        problem = f"RECORD: {error.strerror}"
-    else:
-        try:
-            fields = _rows(text)
-        except csv.Error as error:
-            fields, problem = [], f"RECORD: {error}"
-        for row in fields:
-            if row is None:
-                problem = "RECORD: a line does not have three fields"
-                continue
-            if "\0" in row[0]:
-                problem = "RECORD: a path with a zero byte in it"
-                continue
-            path, digest, size = row
-            plain = path[:1] != "/" and "./" not in path and "//" not in path
-            where = lead + path if plain else normalise(layout.site, path)
-            if where is None:
-                outside.append(path)
-                continue
-            algorithm, _, value = digest.partition("=")
-            rows.append(RecordRow(where, algorithm, value, int(size) if SIZE.match(size) else -1))
+    record = read(f"{folder}/RECORD")
+    problem = "RECORD: cannot be read" if record is None else _record(record, site, rows, outside)
+    wheel = _headers(read(f"{folder}/WHEEL"))
+    metadata = _headers(read(f"{folder}/METADATA"))
     return Distribution(
         name=name.replace("_", "-").lower() or stem,
         version=version,
         folder=folder,
         rows=tuple(rows),
         outside=tuple(outside),
-        tags=_tags(base / "WHEEL"),
+        tags=tuple(wheel.get("tag", ())),
         problem=problem,
+        site=site,
+        pure={"true": True, "false": False}.get(_one(wheel, "root-is-purelib").lower()),
+        requires=tuple(metadata.get("requires-dist", ())),
+        requires_python=_one(metadata, "requires-python"),
+        extras=tuple(canonicalize_name(extra) for extra in metadata.get("provides-extra", ())),
+        summary=_one(metadata, "summary"),
+        installer=(read(f"{folder}/INSTALLER") or b"").decode("utf-8", "replace").strip(),
+        direct_url=_object(read(f"{folder}/direct_url.json")),
     )
+
+
+def _record(content: bytes, site: str, rows: list[RecordRow], outside: list[str]) -> str:
+    """Fill ``rows`` and ``outside`` from a RECORD; what is wrong with it, or empty."""
+    problem = ""
+    lead = f"{site}/" if site else ""
+    try:
+        fields = _rows(content.decode("utf-8", "surrogateescape"))
+    except csv.Error as error:
+        return f"RECORD: {error}"
+    for row in fields:
+        if row is None:
+            problem = "RECORD: a line does not have three fields"
+            continue
+        if "\0" in row[0]:
+            problem = "RECORD: a path with a zero byte in it"
+            continue
+        path, digest, size = row
+        plain = path[:1] != "/" and "./" not in path and "//" not in path
+        where = lead + path if plain else normalise(site, path)
+        if where is None:
+            outside.append(path)
+            continue
+        algorithm, _, value = digest.partition("=")
+        rows.append(RecordRow(where, algorithm, value, int(size) if SIZE.match(size) else -1))
+    return problem
 
 
 def _rows(text: str) -> list[list[str] | None]:
@@ -88,9 +111,33 @@ def _rows(text: str) -> list[list[str] | None]:
     return [fields if len(fields) == 3 else None for fields in csv.reader(io.StringIO(text, newline="")) if fields]
 
 
-def _tags(wheel: Path) -> tuple[str, ...]:
+def _headers(content: bytes | None) -> dict[str, list[str]]:
+    """Header fields of METADATA or WHEEL by lower-case name, up to the first empty line; folded lines are joined."""
+    found: dict[str, list[str]] = {}
+    last: list[str] = []
+    for line in (content or b"").decode("utf-8", "replace").splitlines():
+        if not line.strip():
+            break
+        if line[0] in " \t":
+            if last:
+                last[-1] += f"\n{line.strip()}"
+            continue
+        key, colon, value = line.partition(":")
+        if colon:
+            last = found.setdefault(key.strip().lower(), [])
+            last.append(value.strip())
+    return found
+
+
+def _one(headers: dict[str, list[str]], key: str) -> str:
+    return headers.get(key, [""])[0]
+
+
+def _object(content: bytes | None) -> dict[str, object]:
+    """A JSON object; one that cannot be read is an empty one with its text under ``unreadable``."""
+    if content is None:
+        return {}
     try:
-        lines = wheel.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ()
-    return tuple(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
+        return msgspec.json.decode(content, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return {"unreadable": content[:200].decode("utf-8", "replace")}

@@ -166,12 +166,12 @@ def _version_needs(view: _View) -> tuple[tuple[VersionNeed, ...], dict[int, tupl
     address = view.one(DT_VERNEED)
     for _ in range(view.one(DT_VERNEEDNUM)):
         at = view.offset(address, VERNEED.size, "DT_VERNEED")
-        _version, count, file, items, following = VERNEED.unpack_from(view.data, at)
+        _version, count, file, items, following = VERNEED.unpack(view.data[at : at + VERNEED.size])
         library = view.text(file)
         item_address = address + items
         for _ in range(count):
             at = view.offset(item_address, VERNEED_ITEM.size, "version need")
-            _hash, flags, other, name, after = VERNEED_ITEM.unpack_from(view.data, at)
+            _hash, flags, other, name, after = VERNEED_ITEM.unpack(view.data[at : at + VERNEED_ITEM.size])
             version = view.text(name)
             needs.append(VersionNeed(library, version, bool(flags & VER_FLG_WEAK)))
             indices[other & VERSYM_INDEX] = (version, library)
@@ -192,7 +192,7 @@ def _version_definitions(view: _View) -> dict[int, str]:
     address = view.one(DT_VERDEF)
     for _ in range(view.one(DT_VERDEFNUM)):
         at = view.offset(address, VERDEF.size, "DT_VERDEF")
-        _version, _flags, index, count, _hash, names, following = VERDEF.unpack_from(view.data, at)
+        _version, _flags, index, count, _hash, names, following = VERDEF.unpack(view.data[at : at + VERDEF.size])
         if count:
             at = view.offset(address + names, 8, "version definition")
             found[index & VERSYM_INDEX] = view.text(int.from_bytes(view.data[at : at + 4], "little"))
@@ -223,7 +223,7 @@ def _symbol_versions(view: _View, count: int) -> tuple[int, ...]:
     if DT_VERSYM not in view.tags:
         return ()
     at = view.offset(view.one(DT_VERSYM), 2 * count, "DT_VERSYM")
-    return struct.unpack_from(f"<{count}H", view.data, at)
+    return struct.unpack(f"<{count}H", view.data[at : at + 2 * count])
 
 
 def _symbol_range(view: _View) -> tuple[int, int]:
@@ -231,10 +231,10 @@ def _symbol_range(view: _View) -> tuple[int, int]:
     if DT_GNU_HASH in view.tags:
         address = view.one(DT_GNU_HASH)
         at = view.offset(address, 16, "DT_GNU_HASH")
-        buckets, first, bloom_words, _shift = struct.unpack_from("<4I", view.data, at)
+        buckets, first, bloom_words, _shift = struct.unpack("<4I", view.data[at : at + 16])
         table = address + 16 + 8 * bloom_words
         at = view.offset(table, 4 * buckets, "hash buckets")
-        last = max(struct.unpack_from(f"<{buckets}I", view.data, at), default=0)
+        last = max(struct.unpack(f"<{buckets}I", view.data[at : at + 4 * buckets]), default=0)
         if last >= max(first, 1):
             return first, _end_of_chain(view, table + 4 * buckets, last, first)
     if DT_HASH in view.tags:

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, overload
 
 from orbit.errors import InputError
 
@@ -31,7 +32,22 @@ PT_LOAD = 1
 PT_DYNAMIC = 2
 EM_CUDA = 190
 
-type Buffer = bytes | mmap.mmap
+
+class Buffer(Protocol):
+    """The bytes of a file: ``bytes``, an ``mmap``, or what was kept of a stream (``orbit.audit.sparse``).
+
+    A slice gives bytes, shorter than asked at the end of the file, as ``bytes`` does it.
+    """
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> bytes: ...
+
+    def find(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
+        """The position of ``sub`` in the given range, or -1."""
 
 
 class MalformedBinary(InputError):
@@ -82,9 +98,11 @@ class Elf:
         if self.size < HEADER.size:
             raise MalformedElf(f"{label}: {self.size} bytes, too short for an ELF header")
         (ident, self.kind, self.machine, _version, _entry, self._phoff, self._shoff, self.flags, _ehsize) = (
-            HEADER.unpack_from(data)[:9]
+            HEADER.unpack(data[: HEADER.size])[:9]
         )
-        self._phentsize, self._phnum, self._shentsize, self._shnum, self._shstrndx = HEADER.unpack_from(data)[9:]
+        self._phentsize, self._phnum, self._shentsize, self._shnum, self._shstrndx = HEADER.unpack(data[: HEADER.size])[
+            9:
+        ]
         if ident[:4] != MAGIC:
             raise MalformedElf(f"{label}: does not start with the ELF magic")
         if ident[4] != 2 or ident[5] != 1:
@@ -109,7 +127,7 @@ class Elf:
         if count == 0 or names_index == 0xFFFF:
             # extended numbering: the real values are in section 0
             self.require(self._shoff, SECTION.size, "section header 0")
-            first = SECTION.unpack_from(self.data, self._shoff)
+            first = SECTION.unpack(self.data[self._shoff : self._shoff + SECTION.size])
             count = count or first[5]
             names_index = first[6] if names_index == 0xFFFF else names_index
         self.require(self._shoff, count * SECTION.size, "section header table")

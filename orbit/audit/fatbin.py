@@ -114,7 +114,7 @@ def walk_section(data: Buffer, start: int, size: int, section: str, label: str) 
     while (position := _skip_padding(data, position, end)) < end:
         if end - position < CONTAINER.size:
             raise _bad(label, section, position, "a container header is cut short")
-        magic, _version, header_bytes, body_bytes = CONTAINER.unpack_from(data, position)
+        magic, _version, header_bytes, body_bytes = CONTAINER.unpack(data[position : position + CONTAINER.size])
         if magic != CONTAINER_MAGIC:
             raise _bad(label, section, position, f"magic {magic:#010x} instead of {CONTAINER_MAGIC:#010x}")
         if header_bytes < CONTAINER.size:
@@ -133,7 +133,7 @@ def search_section(data: Buffer, start: int, size: int, section: str, label: str
     while (position := data.find(CONTAINER_START, position, end)) >= 0:
         body = position + CONTAINER.size
         try:
-            following = body + CONTAINER.unpack_from(data, position)[3]
+            following = body + CONTAINER.unpack(data[position : position + CONTAINER.size])[3]
             if following > end:
                 raise _bad(label, section, position, "a container runs past the section")
             images = tuple(_images(data, body, following, section, label))
@@ -149,7 +149,7 @@ def _images(data: Buffer, position: int, end: int, section: str, label: str) -> 
         if end - position < MIN_ENTRY_HEADER_BYTES:
             raise _bad(label, section, position, "an entry header is cut short")
         kind, _version, header_bytes, padded_bytes, compressed_bytes, _minor, _major, arch, flags, full_bytes = (
-            ENTRY.unpack_from(data, position)
+            ENTRY.unpack(data[position : position + ENTRY.size])
         )
         if header_bytes < MIN_ENTRY_HEADER_BYTES:
             raise _bad(label, section, position, f"an entry header of {header_bytes} bytes")

@@ -1,15 +1,13 @@
-"""What an audit says: a record with a published JSON schema, and the same as text for people."""
+"""What an audit says: records with a published JSON schema. Every output format is made from these and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from orbit.core.findings import Finding
+from orbit.core.findings import Finding, Skipped
 from orbit.core.records import Record
 
-SCHEMA = "orbit.audit/1"
+SCHEMA = "orbit.audit/2"
 
 
 class TargetCoverage(Record, frozen=True, kw_only=True):
@@ -32,6 +30,8 @@ class LibraryCoverage(Record, frozen=True, kw_only=True):
     images: dict[str, int]
     """Number of images by architecture."""
     payload_bytes: int
+    bytes_by_arch: dict[str, int] = {}
+    """Payload bytes by architecture, compressed as they are in the file."""
     targets: tuple[TargetCoverage, ...]
 
 
@@ -43,13 +43,56 @@ class Expected(Record, frozen=True, kw_only=True):
     reason: str
 
 
-class AuditReport(Record, frozen=True, kw_only=True):
-    """The result of one audit."""
+class LoaderRow(Record, frozen=True, kw_only=True):
+    """What one NEEDED entry of one shared object becomes: a line of the loader truth table."""
 
-    schema: str
-    """Always ``orbit.audit/1``."""
+    file: str
+    """Relative to site-packages."""
+    soname: str
+    how: str
+    """See :class:`orbit.audit.loader.Resolution`."""
+    path: str
+    """What is loaded, relative to site-packages; several joined by a space when ambiguous; empty when not in it."""
+
+
+class LibraryRelease(Record, frozen=True, kw_only=True):
+    """A library that must be there once, with the release its own bytes state."""
+
+    family: str
+    """``NCCL``, ``cuDNN``, ..."""
+    file: str
+    soname: str
+    release: str
+    """Empty when the file does not say."""
+
+
+class DepthTarget(Record, frozen=True, kw_only=True):
+    """The kernels of one file on one target."""
+
+    target: str
+    kernels: int
+    stubs: int
+    missing: int
+    """Kernels that the file has for another target and not for this one."""
+    code_bytes: int
+
+
+class DepthLibrary(Record, frozen=True, kw_only=True):
+    """What ``--deep`` read in one file."""
+
+    file: str
+    kernels: int
+    """Different kernel names in all images that some target would load."""
+    targets: tuple[DepthTarget, ...]
+
+
+class TargetReport(Record, frozen=True, kw_only=True):
+    """The result for one target."""
+
     target: str
     """What was audited."""
+    kind: str
+    """``environment``, ``image``, ``wheels`` or ``lock``."""
     profile: str
     uid: int
     """The user whose access was judged."""
@@ -61,6 +104,14 @@ class AuditReport(Record, frozen=True, kw_only=True):
     driver_libraries: dict[str, int]
     """Sonames that the host's GPU driver must bring, with the number of files that need them."""
     seconds: float
+    rules: tuple[str, ...] = ()
+    """Rules that judged this target."""
+    skipped: tuple[Skipped, ...] = ()
+    """What was not looked at, and why."""
+    loader: tuple[LoaderRow, ...] = ()
+    libraries: tuple[LibraryRelease, ...] = ()
+    depth: tuple[DepthLibrary, ...] = ()
+    """Filled by ``--deep`` only."""
 
     @property
     def failed(self) -> bool:
@@ -74,80 +125,22 @@ class AuditReport(Record, frozen=True, kw_only=True):
         return {**self.facts, "findings": len(self.findings), "fatal": fatal, "waived": waived}
 
 
+class AuditReport(Record, frozen=True, kw_only=True):
+    """The results of one call, one for each target."""
+
+    schema: str = SCHEMA
+    orbit: str
+    """Version of orbit."""
+    reports: tuple[TargetReport, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether any target has a fatal finding."""
+        return any(report.failed for report in self.reports)
+
+
 def json_schema() -> bytes:
     """The JSON schema of :class:`AuditReport`, as published in docs/schemas/audit.json."""
     schema = msgspec.json.schema(AuditReport)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"
-
-
-def render_text(report: AuditReport) -> str:
-    """The report for people: coverage table, declared exceptions, findings grouped by rule, summary."""
-    lines = [f"audit of {report.target} (profile {report.profile}, as uid {report.uid})", ""]
-    lines += _coverage_lines(report)
-    if report.expected:
-        lines += ["declared exceptions:"]
-        for expected in report.expected:
-            lines += [f"  {expected.subject}: {expected.what}", f"      {expected.reason}"]
-        lines.append("")
-    lines += _finding_lines(report)
-    facts = report.facts
-    lines.append(
-        f"{facts['files']} files, {facts['distributions']} distributions, {facts['shared_objects']} shared objects; "
-        f"{facts['containers']} containers of device code in {facts['files_with_device_code']} files; "
-        f"{facts['verified_files']} files ({facts['verified_bytes'] / 1e9:.2f} GB) compared with RECORD"
-    )
-    if facts["remembered_digests"]:
-        lines.append(
-            f"{facts['remembered_digests']} of the {facts['verified_files']} digests are from the fact cache (files "
-            "unchanged since they were last hashed); --hash reads every file"
-        )
-    if report.driver_libraries:
-        listed = ", ".join(f"{name} ({count})" for name, count in report.driver_libraries.items())
-        lines.append(f"from the GPU driver of the host (number of files that need it): {listed}")
-    waived = sum(bool(finding.waiver) for finding in report.findings)
-    fatal = sum(finding.fatal for finding in report.findings)
-    lines.append(
-        f"{'FAILED' if report.failed else 'clean'}: {fatal} errors, {len(report.findings) - fatal - waived} others, "
-        f"{waived} waived, {len(report.expected)} declared exceptions; {report.seconds:.2f} s"
-    )
-    return "\n".join(lines) + "\n"
-
-
-def _coverage_lines(report: AuditReport) -> Iterator[str]:
-    if not report.coverage:
-        yield "no device code"
-        yield ""
-        return
-    width = max(len(item.file) for item in report.coverage)
-    names = [target.target for target in report.coverage[0].targets]
-    head = "".join(f"  {name:>16}" for name in names)
-    yield f"{'device code':{width}}  mode  containers      MB{head}"
-    yield f"{'':{width}}  {'':4}  {'':10}  {'':6}{'     sass/ptx/none' * len(names)}"
-    for item in report.coverage:
-        cells = "".join(f"  {f'{t.sass}/{t.ptx_jit}/{t.none}':>16}" for t in item.targets)
-        yield (
-            f"{item.file:{width}}  {'file' if item.mode == 'dispatching' else 'each'}"
-            f"  {item.containers:>10}  {item.payload_bytes / 1e6:6.1f}{cells}"
-        )
-    yield "mode each: every container must have machine code for every target; file: the file as a whole"
-    yield ""
-
-
-def _finding_lines(report: AuditReport) -> Iterator[str]:
-    groups: dict[str, list[Finding]] = {}
-    for finding in report.findings:
-        groups.setdefault(finding.rule, []).append(finding)
-    for rule, findings in groups.items():
-        yield f"{rule} ({len(findings)}; docs/rules.md#{rule})"
-        for finding in findings:
-            mark = "waived" if finding.waiver else finding.severity.value
-            yield f"  {mark}: {finding.subject}: {finding.message}"
-            for key, value in finding.evidence.items():
-                if value:
-                    yield f"      {key}: {value}"
-            if finding.waiver:
-                yield f"      waiver: {finding.waiver}"
-        for fix in dict.fromkeys(finding.fix for finding in findings if finding.fix and not finding.waiver):
-            yield f"  fix: {fix}"
-        yield ""

@@ -82,16 +82,19 @@ def read_tree(prefix: Path) -> Tree:
 def resolve(tree: Tree, path: str, *, limit: int = 40) -> str | None:
     """Follow links inside the tree: the path of what ``path`` finally names, or None.
 
-    None means that it does not exist, leaves the prefix, or runs in a circle. Intermediate folders may be links too.
+    None means that it does not exist, leaves the tree, or runs in a circle. Intermediate folders may be links too. In
+    a whole root file system absolute links start at its root and ``..`` above the root stays there, as the kernel has
+    it; elsewhere both leave the tree.
     """
     done: list[str] = []
     rest = [part for part in path.split("/") if part not in ("", ".")][::-1]
     while rest:
         part = rest.pop()
         if part == "..":
-            if not done:
+            if done:
+                done.pop()
+            elif not tree.rooted:
                 return None
-            done.pop()
             continue
         here = "/".join([*done, part])
         target = tree.links.get(here)
@@ -101,8 +104,12 @@ def resolve(tree: Tree, path: str, *, limit: int = 40) -> str | None:
             done.append(part)
             continue
         limit -= 1
-        if limit == 0 or target.startswith("/"):
+        if limit == 0:
             return None
+        if target.startswith("/"):
+            if not tree.rooted:
+                return None
+            done.clear()
         rest.extend(piece for piece in target.split("/")[::-1] if piece not in ("", "."))
     return "/".join(done)
 

@@ -39,8 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit, print, and say by the exit status whether anything is wrong."""
-    from orbit.audit.report import json_schema, render_text
+    from orbit import __version__
+    from orbit.audit.report import AuditReport, json_schema
     from orbit.audit.run import audit_environment
+    from orbit.audit.text import render_text
     from orbit.core.console import Console
     from orbit.core.records import canonical
     from orbit.core.store import cache_root
@@ -63,5 +65,5 @@ def run(args: argparse.Namespace) -> int:
     )
     sys.stderr.write(render_text(report))
     if args.json:
-        sys.stdout.write(canonical(report).decode() + "\n")
+        sys.stdout.write(canonical(AuditReport(orbit=__version__, reports=(report,))).decode() + "\n")
     return ExitCode.FINDINGS if report.failed else ExitCode.OK

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from orbit.audit.dists import read_dists
+from orbit.audit.dists import installed_dists
 from orbit.audit.hashing import Hashing
 from orbit.audit.tree import find_layout
 
@@ -24,7 +24,7 @@ def drifted(prefix: Path, python: str, *, contested: Container[str]) -> dict[str
     anything rewrites scripts or RECORD files. Raises :class:`orbit.errors.InputError` for a folder that is none.
     """
     layout = find_layout(prefix, python)
-    dists = read_dists(layout)
+    dists = installed_dists(layout)
     digests = Hashing(layout.prefix, dists).result()
     found: dict[str, tuple[str, ...]] = {}
     for dist in dists:

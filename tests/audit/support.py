@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+from orbit.audit.environment import read_environment
 from orbit.audit.policy import Expectations, Policy, load_policy
 from orbit.audit.rules import RULES
-from orbit.audit.run import read_environment
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
 from orbit.profile.model import load_profile
@@ -24,4 +24,4 @@ def make_policy(expectations: Expectations | None = None, *, uid: int = 65534) -
 def judge(prefix: Path, rule: str, policy: Policy | None = None) -> list[Finding]:
     """Findings of one rule."""
     policy = policy or make_policy()
-    return list(RULES[rule](read_environment(prefix, policy.profile, Silent()), policy))
+    return list(RULES[rule].check(read_environment(prefix, policy.profile, Silent()), policy))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.audit.dists import _rows, read_dists
+from orbit.audit.dists import _rows, installed_dists
 from orbit.audit.facts import Distribution
 from orbit.audit.run import audit_environment
 from orbit.audit.tree import find_layout
@@ -17,7 +17,7 @@ from tests.writers.environment import EnvironmentWriter
 
 
 def read(env: EnvironmentWriter) -> tuple[Distribution, ...]:
-    return read_dists(find_layout(env.prefix, "3.12"))
+    return installed_dists(find_layout(env.prefix, "3.12"))
 
 
 def test_rows_names_and_tags(tmp_path: Path) -> None:

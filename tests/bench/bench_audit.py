@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orbit.audit.dists import read_dists
+from orbit.audit.dists import installed_dists
 from orbit.audit.fatbin import read_containers
 from orbit.audit.objects import read_objects
 from orbit.audit.run import audit_environment
@@ -83,7 +83,7 @@ def main() -> int:
     results["facts"] = report.facts
     tree = read_tree(layout.prefix)
     results["list"] = measure(lambda: read_tree(layout.prefix), args.rounds)
-    results["metadata"] = measure(lambda: read_dists(layout), args.rounds)
+    results["metadata"] = measure(lambda: installed_dists(layout), args.rounds)
     results["headers"] = measure(lambda: read_objects(layout.prefix, tree), args.rounds)
     results["audit, every file hashed"] = measure(lambda: audit_environment(prefix, profile), args.rounds)
     with tempfile.TemporaryDirectory() as cache:

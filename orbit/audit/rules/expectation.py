@@ -10,10 +10,12 @@ from fnmatch import fnmatchcase
 
 from orbit.audit.facts import Environment, SharedObject, join
 from orbit.audit.policy import Gap, Policy, matches
-from orbit.audit.rules import arch_coverage, needs_library
+from orbit.audit.rules.coverage import arch_coverage
+from orbit.audit.rules.loading import needs_library
 from orbit.core.findings import Finding, Severity
 
 ID = "expectation"
+TITLE = "every declared exception is still true"
 FIX = "correct or remove the entry in kernels/expectations/"
 
 
@@ -57,9 +59,14 @@ def _present(env: Environment, pattern: str) -> bool:
     return whole in env.tree.entries or any(fnmatchcase(path, whole) for path in env.tree.entries)
 
 
-def check_waivers(policy: Policy, used: frozenset[int]) -> Iterator[Finding]:
-    """One finding per waiver that has expired or matched no finding; ``used`` holds the positions of the others."""
+def check_waivers(policy: Policy, used: frozenset[int], judged: frozenset[str]) -> Iterator[Finding]:
+    """One finding per waiver of the rules ``judged`` that has expired or matched no finding.
+
+    ``used`` holds the positions of those that did.
+    """
     for position, waiver in enumerate(policy.expectations.waivers):
+        if waiver.rule not in judged:
+            continue
         name = f"waiver {waiver.rule} {waiver.subject}"
         if waiver.expires < policy.today:
             yield _stale(name, f"expired on {waiver.expires}: decide anew whether this is acceptable")

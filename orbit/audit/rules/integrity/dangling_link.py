@@ -14,6 +14,7 @@ from orbit.audit.tree import normalise, resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "dangling-link"
+TITLE = "every link leads to something inside the target"
 
 
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:

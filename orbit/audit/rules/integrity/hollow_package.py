@@ -14,6 +14,7 @@ from orbit.audit.tree import resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "hollow-package"
+TITLE = "no package is an empty namespace"
 
 
 def is_gone(env: Environment, dist: Distribution) -> bool:

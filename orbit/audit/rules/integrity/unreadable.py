@@ -14,6 +14,7 @@ from orbit.audit.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "unreadable"
+TITLE = "the user can read every file and enter every folder"
 SHOWN = 5
 READ, EXECUTE = 4, 1
 OPEN_TO_ALL = 0o444 | 0o111

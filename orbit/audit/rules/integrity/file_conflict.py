@@ -13,6 +13,7 @@ from orbit.audit.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "file-conflict"
+TITLE = "no path is owned by two distributions with different content"
 SHOWN = 5
 
 

@@ -17,6 +17,7 @@ from orbit.core.findings import Finding, Severity
 from orbit.profile.model import GpuTarget
 
 ID = "arch-coverage"
+TITLE = "every piece of device code has machine code for every target"
 FIX = "build it for {feature} as well, or declare the gap with its reason in kernels/expectations/ ([[gaps]])"
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment, RecordRow
 from orbit.audit.policy import Policy
-from orbit.audit.rules.file_conflict import contested_paths
-from orbit.audit.rules.hollow_package import is_gone
+from orbit.audit.rules.integrity.file_conflict import contested_paths
+from orbit.audit.rules.integrity.hollow_package import is_gone
 from orbit.audit.tree import resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "record-hash"
+TITLE = "every installed file is what its wheel brought"
 FIX = "install the distribution again (orbit env create makes a fresh environment)"
 SHOWN = 5
 KINDS = {

@@ -13,6 +13,7 @@ from orbit.audit.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "damaged-binary"
+TITLE = "every ELF file can be read"
 
 
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:

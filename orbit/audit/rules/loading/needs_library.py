@@ -16,6 +16,7 @@ from orbit.audit.policy import Absent, Policy, matches
 from orbit.core.findings import Finding, Severity
 
 ID = "needs-library"
+TITLE = "every needed library comes from somewhere"
 SHOWN = 5
 
 

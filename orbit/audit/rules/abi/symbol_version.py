@@ -18,6 +18,7 @@ from orbit.audit.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "symbol-version"
+TITLE = "every versioned symbol exists in the library that is loaded"
 SHOWN = 5
 
 

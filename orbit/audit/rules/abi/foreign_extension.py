@@ -15,6 +15,7 @@ from orbit.audit.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "foreign-extension"
+TITLE = "every extension module can be imported by the interpreter"
 TAGGED = re.compile(r"^(?P<stem>.+)\.(?P<abi>(?:cpython-\d+[a-z]*|pypy\d+-pp\d+)(?:-(?P<platform>[\w-]+))?)\.so$")
 ABI3_TAG = re.compile(r"^cp3(\d+)-abi3-")
 PLATFORMS = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}

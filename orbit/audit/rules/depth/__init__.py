@@ -1,0 +1,7 @@
+"""Rules: rules that read device code itself."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+DEPTH: tuple[ModuleType, ...] = ()

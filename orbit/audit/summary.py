@@ -1,0 +1,129 @@
+"""Turn facts and findings into the report of one target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from orbit.audit.coverage import arch_bytes, arch_counts, count_results
+from orbit.audit.facts import Environment, SharedObject, printable
+from orbit.audit.loader import Loader
+from orbit.audit.policy import Policy
+from orbit.audit.report import (
+    DepthLibrary,
+    Expected,
+    LibraryCoverage,
+    LoaderRow,
+    TargetCoverage,
+    TargetReport,
+)
+from orbit.audit.rules import expectation
+from orbit.audit.rules.coverage import arch_coverage
+from orbit.audit.rules.loading import needs_library
+from orbit.core.findings import Finding, Skipped
+
+
+def make_report(
+    env: Environment,
+    policy: Policy,
+    findings: tuple[Finding, ...],
+    *,
+    target: str,
+    rules: tuple[str, ...],
+    skipped: tuple[Skipped, ...],
+    depth: tuple[DepthLibrary, ...] = (),
+    seconds: float,
+) -> TargetReport:
+    """Everything a report shows of one target."""
+    device = [item for item in env.objects if item.containers]
+    loader = Loader(env, policy)
+    driver = Counter(
+        soname
+        for item in env.objects
+        for soname, resolution in (loader.needed(item) if item.machine == loader.machine else ())
+        if resolution.how == "driver"
+    )
+    sizes = [fact.size for fact in env.tree.entries.values() if fact.is_file]
+    entries = env.tree.entries
+    verified = [entries[path].size for path, digest in env.digests.items() if digest[0] != "!" and path in entries]
+    return TargetReport(
+        target=printable(target),
+        kind=env.kind,
+        profile=policy.profile.name,
+        uid=policy.uid,
+        findings=findings,
+        expected=tuple(_expected(env, policy)),
+        coverage=tuple(_coverage(env, policy, item) for item in device),
+        facts={
+            "files": len(sizes),
+            "bytes": sum(sizes),
+            "links": len(env.tree.links),
+            "distributions": len(env.dists),
+            "shared_objects": len(env.objects),
+            "files_with_device_code": len(device),
+            "containers": sum(len(item.containers) for item in device),
+            "images": sum(len(container.images) for item in device for container in item.containers),
+            "versioned_imports": sum(len(item.dynamic.imports) for item in env.objects if item.dynamic),
+            "verified_files": len(verified),
+            "verified_bytes": sum(verified),
+            "remembered_digests": env.num_remembered,
+        },
+        driver_libraries=dict(sorted(driver.items())),
+        seconds=round(seconds, 3),
+        rules=rules,
+        skipped=skipped,
+        loader=tuple(loader_rows(env, loader)),
+        depth=depth,
+    )
+
+
+def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCoverage:
+    name = env.in_site(item.path)
+    targets = []
+    for target in policy.profile.targets:
+        counts = count_results(item.containers, target.capability)
+        targets.append(
+            TargetCoverage(target=target.name, sass=counts["sass"], ptx_jit=counts["ptx-jit"], none=counts["none"])
+        )
+    return LibraryCoverage(
+        file=printable(name),
+        mode="dispatching" if arch_coverage.is_dispatching(policy, name) else "registering",
+        containers=len(item.containers),
+        images=arch_counts(item.containers),
+        payload_bytes=sum(image.size for container in item.containers for image in container.images),
+        bytes_by_arch=arch_bytes(item.containers),
+        targets=tuple(targets),
+    )
+
+
+def _expected(env: Environment, policy: Policy) -> Iterator[Expected]:
+    """Declared exceptions that are true of this environment."""
+    present = {env.in_site(item.path): item for item in env.objects if item.containers}
+    for gap in policy.expectations.gaps:
+        if not expectation.gap_problem(env, policy, gap, present.get(gap.file)):
+            served = f"; served by {', '.join(gap.served_by)}" if gap.served_by else ""
+            yield Expected(
+                subject=gap.file,
+                what=f"{gap.containers} containers {gap.result} on {gap.target}{served}",
+                reason=gap.reason,
+            )
+    by_reason: Counter[tuple[str, str]] = Counter()
+    for soname, names in needs_library.missing(env, policy).items():
+        for name in names:
+            if (entry := needs_library.declared(policy, name, soname)) is not None:
+                by_reason[" ".join(entry.files), entry.reason] += 1
+    for (subject, reason), count in sorted(by_reason.items()):
+        yield Expected(subject=subject, what=f"{count} needed libraries are not shipped", reason=reason)
+
+
+def loader_rows(env: Environment, loader: Loader) -> Iterator[LoaderRow]:
+    """The loader truth table: what every NEEDED entry of every native object becomes."""
+    for item in env.objects:
+        if item.machine == loader.machine:
+            for soname, resolution in loader.needed(item):
+                yield LoaderRow(
+                    file=printable(env.in_site(item.path)),
+                    soname=printable(soname),
+                    how=resolution.how,
+                    path=printable(" ".join(env.in_site(path) for path in resolution.paths)),
+                )
