@@ -27,6 +27,8 @@ DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6
 VER_FLG_WEAK = 2
 VERSYM_INDEX = 0x7FFF
 STB_WEAK = 2
+LOCAL_END = 0x10
+"""``st_info`` of a local symbol is below this: such a symbol is nobody else's business."""
 MAX_DYNAMIC_ENTRIES = 65536
 
 
@@ -61,13 +63,17 @@ class Dynamic:
     soname: str
     needed: tuple[str, ...]
     rpath: tuple[str, ...]
-    """DT_RPATH, split; in force only when ``runpath`` is empty."""
+    """DT_RPATH, split; in force only when there is no DT_RUNPATH. An empty element means the working directory."""
     runpath: tuple[str, ...]
+    """DT_RUNPATH, split the same way."""
     needs: tuple[VersionNeed, ...]
     defines: tuple[str, ...]
     """Versions this file defines (without the base definition, which is its soname)."""
     imports: tuple[Import, ...]
-    """Versioned undefined symbols; unversioned ones can be satisfied by anything and are not listed."""
+    """Undefined symbols that are bound to a version of one library."""
+    undefined: tuple[str, ...] = ()
+    """Undefined symbols without a version, weak ones left out: whatever the process has loaded may define them, and
+    when nothing does the file cannot be loaded (or, bound lazily, the process dies at the first call)."""
 
 
 def read_dynamic(elf: Elf) -> Dynamic | None:
@@ -77,15 +83,19 @@ def read_dynamic(elf: Elf) -> Dynamic | None:
         return None
     tags = view.tags
     needs, indices = _version_needs(view)
-    rpath = _split(view.one_text(DT_RPATH))
+    runpath = view.one_text(DT_RUNPATH)
+    # an empty DT_RUNPATH names no folder, yet it puts DT_RPATH out of force
+    rpath = view.one_text(DT_RPATH) if runpath or DT_RUNPATH not in tags else ""
+    imports, undefined = _undefined(view, indices)
     return Dynamic(
         soname=view.one_text(DT_SONAME),
         needed=tuple(view.text(value) for value in tags.get(DT_NEEDED, ())),
-        rpath=rpath,
-        runpath=_split(view.one_text(DT_RUNPATH)),
+        rpath=_split(rpath),
+        runpath=_split(runpath),
         needs=needs,
         defines=tuple(name for index, name in _version_definitions(view).items() if index != 1),
-        imports=tuple(_imports(view, indices)) if indices else (),
+        imports=imports,
+        undefined=undefined,
     )
 
 
@@ -154,7 +164,7 @@ class _View:
 
 
 def _split(value: str) -> tuple[str, ...]:
-    return tuple(part for part in value.split(":") if part)
+    return tuple(value.split(":")) if value else ()
 
 
 def _version_needs(view: _View) -> tuple[tuple[VersionNeed, ...], dict[int, tuple[str, str]]]:
@@ -202,15 +212,24 @@ def _version_definitions(view: _View) -> dict[int, str]:
     return found
 
 
-def _imports(view: _View, indices: dict[int, tuple[str, str]]) -> Iterator[Import]:
-    if DT_SYMTAB not in view.tags or DT_VERSYM not in view.tags:
-        return
+def _undefined(view: _View, indices: dict[int, tuple[str, str]]) -> tuple[tuple[Import, ...], tuple[str, ...]]:
+    """(versioned undefined symbols, names of the strong ones without a version)."""
+    if DT_SYMTAB not in view.tags:
+        return (), ()
     first_hashed, count = _symbol_range(view)
     count = first_hashed or count
-    versions = _symbol_versions(view, count)
+    versions = _symbol_versions(view, count) or (0,) * count
+    imports: list[Import] = []
+    plain: list[str] = []
     for version, (name, info, _other, section, _value, _size) in zip(versions, _symbols(view, 0, count), strict=False):
-        if section == 0 and (bound := indices.get(version & VERSYM_INDEX)) is not None:
-            yield Import(view.text(name), bound[0], bound[1], info >> 4 == STB_WEAK)
+        if section != 0 or info < LOCAL_END:
+            continue
+        bound = indices.get(version & VERSYM_INDEX)
+        if bound is not None:
+            imports.append(Import(view.text(name), bound[0], bound[1], info >> 4 == STB_WEAK))
+        elif info >> 4 != STB_WEAK:
+            plain.append(view.text(name))
+    return tuple(imports), tuple(plain)
 
 
 def _symbols(view: _View, first: int, count: int) -> Iterator[tuple[int, int, int, int, int, int]]:

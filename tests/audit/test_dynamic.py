@@ -23,7 +23,40 @@ def test_names_and_run_paths() -> None:
     facts = read_dynamic(Elf(data, "x"))
     assert facts is not None
     assert (facts.soname, facts.needed) == ("libx.so.1", ("liba.so", "libb.so.2"))
-    assert (facts.rpath, facts.runpath) == (("$ORIGIN", "/opt/x"), ("$ORIGIN/../lib",))
+    assert (facts.rpath, facts.runpath) == (("$ORIGIN", "/opt/x"), ("$ORIGIN/../lib", ""))
+
+
+def test_run_path_without_content_names_no_folder() -> None:
+    facts = read_dynamic(Elf(write_elf(rpath="", runpath=""), "x"))
+    assert facts is not None
+    assert (facts.rpath, facts.runpath) == ((), ())
+
+
+def test_empty_runpath_puts_rpath_out_of_force() -> None:
+    facts = read_dynamic(Elf(write_elf(rpath="/opt/x", empty_runpath=True), "x"))
+    assert facts is not None
+    assert (facts.rpath, facts.runpath) == ((), ())
+
+
+def test_undefined_symbols_without_a_version() -> None:
+    """Weak ones may stay open, versioned ones are imports, defined ones are nobody's need."""
+    imports = [
+        writer.Import("memcpy", "GLIBC_2.14", "libc.so.6"),
+        writer.Import("_ZN3c106detail4nameEv"),
+        writer.Import("PyErr_Format"),
+        writer.Import("__gmon_start__", weak=True),
+    ]
+    for exports in ([], [writer.Export("mine"), writer.Export("old", "V1")]):
+        facts = read_dynamic(Elf(write_elf(imports=imports, exports=exports), "x"))
+        assert facts is not None
+        assert facts.undefined == ("_ZN3c106detail4nameEv", "PyErr_Format")
+        assert [symbol.name for symbol in facts.imports] == ["memcpy"]
+
+
+def test_undefined_symbols_of_a_file_without_any_versions() -> None:
+    facts = read_dynamic(Elf(write_elf(imports=[writer.Import("f")]), "x"))
+    assert facts is not None
+    assert facts.undefined == ("f",)
 
 
 def test_versioned_symbols_both_ways() -> None:

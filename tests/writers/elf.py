@@ -122,8 +122,12 @@ def write_elf(
     imports: Sequence[Import] = (),
     exports: Sequence[Export] = (),
     machine: int = 62,
+    empty_runpath: bool = False,
 ) -> bytes:
-    """The bytes of a shared object. Addresses equal file offsets; one PT_LOAD covers the file."""
+    """The bytes of a shared object. Addresses equal file offsets; one PT_LOAD covers the file.
+
+    ``empty_runpath`` writes a DT_RUNPATH whose text is empty, as chrpath leaves it.
+    """
     strings = _Strings()
     buckets = max(1, len(exports) // 2)
     exports = sorted(exports, key=lambda item: gnu_hash(item.name) % buckets)
@@ -137,6 +141,7 @@ def write_elf(
         versions += struct.pack("<H", index["", export.version] if export.version else 1)
     tags = [(DT_NEEDED, strings.add(name)) for name in needed]
     tags += [(tag, strings.add(v)) for tag, v in ((DT_SONAME, soname), (DT_RPATH, rpath), (DT_RUNPATH, runpath)) if v]
+    tags += [(DT_RUNPATH, 0)] if empty_runpath else []
     blobs: list[tuple[str, int, bytes]] = [
         (".dynstr", SHT_STRTAB, strings.data),
         (".dynsym", SHT_DYNSYM, symbols),
