@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from orbit.core.findings import Finding, Skipped
+from orbit.core.findings import Finding, Severity, Skipped
 from orbit.core.records import Record
 
 SCHEMA = "orbit.audit/2"
@@ -132,11 +132,21 @@ class AuditReport(Record, frozen=True, kw_only=True):
     orbit: str
     """Version of orbit."""
     reports: tuple[TargetReport, ...]
+    unread: tuple[Skipped, ...] = ()
+    """Targets that could not be audited at all, and why: the call has failed whatever the reports say."""
 
     @property
     def failed(self) -> bool:
-        """Whether any target has a fatal finding."""
-        return any(report.failed for report in self.reports)
+        """Whether any target has a fatal finding or could not be audited."""
+        return bool(self.unread) or any(report.failed for report in self.reports)
+
+    def fails_at(self, level: str) -> bool:
+        """Whether anything unwaived weighs at least ``level`` (``error``, ``warning``, ``note``; ``never``: nothing)."""
+        weights = list(Severity)
+        heavy = set() if level == "never" else set(weights[: weights.index(Severity(level)) + 1])
+        return any(
+            finding.severity in heavy and not finding.waiver for report in self.reports for finding in report.findings
+        )
 
 
 def json_schema() -> bytes:

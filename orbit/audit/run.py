@@ -6,19 +6,22 @@ import contextlib
 import datetime as dt
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orbit import __version__
 from orbit.audit.environment import read_environment
 from orbit.audit.evaluate import evaluate
-from orbit.audit.facts import Environment
+from orbit.audit.facts import Environment, printable
 from orbit.audit.policy import DEFAULT_UID, Policy, load_policy
-from orbit.audit.report import TargetReport
+from orbit.audit.report import AuditReport, TargetReport
 from orbit.audit.rules import RULES, Rule
 from orbit.audit.summary import make_report
+from orbit.audit.targets import Target
 from orbit.core.console import Progress, Silent
 from orbit.core.findings import Skipped
+from orbit.errors import InputError, MissingError
 from orbit.profile.model import Profile
 
 
@@ -34,6 +37,56 @@ class Options:
     cache: Path | None = None
     """Folder of remembered facts; None: read and hash everything."""
     today: dt.date | None = None
+    expectations: tuple[Path, ...] = ()
+    """Further files of declared exceptions and waivers."""
+    lock: Path | None = None
+    """The lock that the targets claim to be an installation of."""
+    baseline: Path | None = None
+    save_baseline: Path | None = None
+
+
+def audit_targets(targets: Sequence[Target], options: Options, progress: Progress) -> AuditReport:
+    """Audit every target. One that cannot be read does not keep the others from being judged: it is in ``unread``."""
+    reports: list[TargetReport] = []
+    unread: list[Skipped] = []
+    for target in targets:
+        try:
+            reports.append(audit_target(target, options, progress))
+        except (InputError, MissingError) as error:
+            if len(targets) == 1:
+                raise
+            unread.append(Skipped(what=printable(target.spec), reason=str(error)))
+    return AuditReport(orbit=__version__, reports=tuple(reports), unread=tuple(unread))
+
+
+def audit_target(target: Target, options: Options, progress: Progress) -> TargetReport:
+    """Read one target and judge it.
+
+    Raises :class:`orbit.errors.InputError` when it is not what it claims or the expectations are not valid, and
+    :class:`orbit.errors.MissingError` when the engine that holds an image is not there.
+    """
+    if target.kind == "lock":
+        from orbit.audit.lock import audit_lock
+
+        return audit_lock(target.paths[0], options.profile, progress=progress, cache=options.cache)
+    began = time.monotonic()
+    policy = load_policy(options.profile, uid=options.uid, today=options.today)
+    with without_collector():
+        env = _read(target, options, progress)
+        return judge(env, policy, options, target=target.spec, began=began, progress=progress)
+
+
+def _read(target: Target, options: Options, progress: Progress) -> Environment:
+    """The facts of a target. The readers of wheels and images are loaded when one is asked for."""
+    if target.kind == "environment":
+        return read_environment(target.paths[0], options.profile, progress, options.cache)
+    if target.kind == "wheels":
+        from orbit.audit.wheels import read_wheels
+
+        return read_wheels(target.paths, options.profile, progress)
+    from orbit.audit.image import read_image
+
+    return read_image(target.spec, options.profile, progress, options.cache)
 
 
 def audit_environment(
@@ -53,12 +106,7 @@ def audit_environment(
     Raises :class:`orbit.errors.InputError` when the folder is not an environment or the expectations are not valid.
     """
     options = Options(profile, uid=uid, today=today, cache=cache)
-    progress = progress or Silent()
-    began = time.monotonic()
-    policy = load_policy(profile, uid=uid, today=today)
-    with without_collector():
-        env = read_environment(prefix, profile, progress, cache)
-        return judge(env, policy, options, target=str(env.layout.prefix), began=began, progress=progress)
+    return audit_target(Target("environment", str(prefix), (prefix,)), options, progress or Silent())
 
 
 def judge(

@@ -1,8 +1,10 @@
-"""Prove an installed environment without running anything in it.
+"""Prove environments, wheels, images and locks without running anything in them.
 
-Reads every file's headers, hashes and mode bits: device code for every target of the profile, package integrity,
-links, versioned symbols, needed libraries, interpreter tags. Needs no GPU and no CUDA toolkit. Exit status 0 when
-clean, 1 with findings, 2 when ENV is not an environment.
+TARGET is a wheel, a folder of wheels, an installed environment (a prefix, a virtual environment, a conda environment or
+a site-packages folder), an OCI layout, an image archive (docker save or OCI tar), docker-daemon:NAME:TAG, podman:NAME,
+or a lock (uv.lock). "orbit audit explain [RULE]" prints the page of a rule, "orbit audit diff A B" what changed between
+two targets or two saved JSON reports. Needs no GPU and no CUDA toolkit. Exit status 0 when clean, 1 with findings, 2
+when a target is none of these, 3 when a tool (docker) is missing.
 """
 
 from __future__ import annotations
@@ -10,60 +12,171 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-HELP = "prove an environment: device code, integrity, symbols"
+if TYPE_CHECKING:
+    from orbit.audit.report import AuditReport
+    from orbit.audit.run import Options
+    from orbit.core.console import Progress
+
+HELP = "prove environments, wheels, images and locks: device code, integrity, loading, symbols, provenance"
 MAX_UID = 2**32 - 2
 """Linux user ids; the number above means nobody in particular to the kernel."""
+FORMATS = ("text", "json", "sarif", "junit", "html")
+LEVELS = ("error", "warning", "note", "never")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``orbit audit``."""
     from orbit.cli import add_json_option, add_profile_option
 
-    parser.add_argument(
-        "environment",
-        nargs="?",
-        metavar="ENV",
-        help="a prefix or virtual environment (with lib/python3.*/site-packages), or a site-packages folder",
-    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help='what to audit; or "explain [RULE]", "diff A B"')
     add_profile_option(parser)
+    parser.add_argument(
+        "--gpu",
+        action="append",
+        metavar="CAP",
+        help="compute capability to serve (9.0), instead of the profile's targets and expectations; repeatable",
+    )
     parser.add_argument(
         "--uid", type=int, default=65534, metavar="N", help="user whose access is judged (default: 65534, nobody)"
     )
+    parser.add_argument("--deep", action="store_true", help="read the kernels inside device code too (about a minute)")
+    parser.add_argument("--baseline", metavar="FILE", help="with --deep: compare the kernels with those saved in FILE")
+    parser.add_argument("--save-baseline", metavar="FILE", help="with --deep: save what kernels there are")
     parser.add_argument(
-        "--hash", action="store_true", help="hash every file, also those unchanged since the last audit (fact cache)"
+        "--hash", action="store_true", help="read and hash every file, also those unchanged since the last audit"
     )
+    parser.add_argument("--rule", action="append", metavar="RULE", help="run this rule only; repeatable")
+    parser.add_argument("--skip", action="append", metavar="RULE", help="do not run this rule; repeatable")
+    parser.add_argument(
+        "--expectations",
+        action="append",
+        metavar="FILE",
+        help="declared exceptions and waivers of your own; repeatable",
+    )
+    parser.add_argument("--lock", metavar="FILE", help="uv.lock that the targets claim to be an installation of")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text, on stderr)")
+    parser.add_argument("--output", metavar="FILE", help="write the result there instead of to stdout")
+    parser.add_argument(
+        "--fail-on", choices=LEVELS, default="error", metavar="LEVEL", help="error (default), warning, note or never"
+    )
+    parser.add_argument("--verbose", action="store_true", help="text: every subject and every declared exception")
     add_json_option(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of the report and end")
 
 
 def run(args: argparse.Namespace) -> int:
     """Audit, print, and say by the exit status whether anything is wrong."""
-    from orbit import __version__
-    from orbit.audit.report import AuditReport, json_schema
-    from orbit.audit.run import audit_environment
-    from orbit.audit.text import render_text
-    from orbit.core.console import Console
-    from orbit.core.records import canonical
-    from orbit.core.store import cache_root
-    from orbit.errors import ExitCode, InputError
-    from orbit.profile.model import load_profile
+    from orbit.audit.report import json_schema
+    from orbit.errors import ExitCode
 
     if args.schema:
         sys.stdout.write(json_schema().decode())
         return ExitCode.OK
-    if args.environment is None:
-        raise InputError("no environment given", fix="orbit audit ENV (see orbit audit --help)")
+    if args.targets[:1] == ["explain"]:
+        return _explain(args.targets[1:])
+    if args.targets[:1] == ["diff"]:
+        return _diff(args)
+    report = _audit(args.targets, _options(args))
+    _write(args, report)
+    if report.unread:
+        return ExitCode.USAGE
+    return ExitCode.FINDINGS if report.fails_at(args.fail_on) else ExitCode.OK
+
+
+def _options(args: argparse.Namespace) -> Options:
+    """The options of a call. Raises :class:`orbit.errors.InputError` for what contradicts itself or does not exist."""
+    from orbit.audit.rules import RULES
+    from orbit.audit.run import Options
+    from orbit.core.store import cache_root
+    from orbit.errors import InputError
+    from orbit.profile.model import load_profile
+
     if not 0 <= args.uid <= MAX_UID:
         raise InputError(f"--uid {args.uid}: not a user id", fix="give a number such as 65534")
-    report = audit_environment(
-        Path(args.environment),
-        load_profile(args.profile),
+    for option in ("baseline", "save_baseline"):
+        if getattr(args, option) and not args.deep:
+            raise InputError(f"--{option.replace('_', '-')} without --deep", fix="add --deep")
+    for name in (*(args.rule or ()), *(args.skip or ())):
+        if name not in RULES:
+            raise InputError(f"no rule named {name!r}", fix='"orbit audit explain" lists the rules')
+    profile = load_profile(args.profile)
+    if args.gpu:
+        from orbit.audit.targets import profile_for
+
+        profile = profile_for(profile, tuple(args.gpu))
+    return Options(
+        profile,
         uid=args.uid,
-        progress=Console("audit: "),
+        rules=frozenset(args.rule or RULES) - frozenset(args.skip or ()),
+        deep=args.deep,
         cache=None if args.hash else cache_root() / "facts",
+        expectations=tuple(Path(name) for name in args.expectations or ()),
+        lock=Path(args.lock) if args.lock else None,
+        baseline=Path(args.baseline) if args.baseline else None,
+        save_baseline=Path(args.save_baseline) if args.save_baseline else None,
     )
-    sys.stderr.write(render_text(report))
-    if args.json:
-        sys.stdout.write(canonical(AuditReport(orbit=__version__, reports=(report,))).decode() + "\n")
-    return ExitCode.FINDINGS if report.failed else ExitCode.OK
+
+
+def _audit(specs: list[str], options: Options) -> AuditReport:
+    from orbit.audit.run import audit_targets
+    from orbit.audit.targets import detect
+    from orbit.errors import InputError
+
+    if not specs:
+        raise InputError("no target given", fix="orbit audit TARGET... (see orbit audit --help)")
+    return audit_targets([detect(spec) for spec in specs], options, _progress())
+
+
+def _progress() -> Progress:
+    from orbit.core.console import Console
+
+    return Console("audit: ")
+
+
+def _write(args: argparse.Namespace, report: AuditReport) -> None:
+    """The result in the wanted format, and always the text for people on stderr."""
+    from orbit.audit.formats import render
+    from orbit.audit.text import render_reports
+    from orbit.core.files import write_atomic
+
+    form = "json" if args.json else args.format
+    text = render_reports(report, verbose=args.verbose, color=sys.stderr.isatty())
+    if form == "text" and args.output:
+        write_atomic(Path(args.output), render_reports(report, verbose=args.verbose, color=False).encode())
+    sys.stderr.write(text)
+    if form != "text":
+        content = render(form, report)
+        if args.output:
+            write_atomic(Path(args.output), content)
+        else:
+            sys.stdout.write(content.decode())
+
+
+def _explain(rules: list[str]) -> int:
+    from orbit.audit.explain import explain, list_rules
+    from orbit.errors import ExitCode
+
+    sys.stdout.write("\n".join(explain(rule) for rule in rules) if rules else list_rules())
+    return ExitCode.OK
+
+
+def _diff(args: argparse.Namespace) -> int:
+    """Two targets, or two reports saved with --json, compared."""
+    from orbit.audit.diff import diff_reports, load_report, render_diff
+    from orbit.core.records import canonical
+    from orbit.errors import ExitCode, InputError
+
+    if len(args.targets) != 3:
+        raise InputError("diff compares two things", fix="orbit audit diff A B: two targets, or two saved JSON reports")
+    options = _options(args)
+    sides = [
+        load_report(Path(spec)) if spec.endswith(".json") else _audit([spec], options).reports[0]
+        for spec in args.targets[1:]
+    ]
+    difference = diff_reports(*sides)
+    sys.stderr.write(render_diff(difference))
+    if args.json or args.format == "json":
+        sys.stdout.write(canonical(difference).decode() + "\n")
+    return ExitCode.FINDINGS if difference.worse else ExitCode.OK
