@@ -13,7 +13,7 @@ import pytest
 
 from orbit.audit import fact_cache
 from orbit.audit.fact_cache import FactCache
-from orbit.audit.report import AuditReport
+from orbit.audit.report import TargetReport
 from orbit.audit.run import audit_environment
 from orbit.audit.tree import find_layout
 from orbit.profile.model import load_profile
@@ -28,11 +28,11 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentWriter:
     return env
 
 
-def audit(env: EnvironmentWriter) -> AuditReport:
+def audit(env: EnvironmentWriter) -> TargetReport:
     return audit_environment(env.prefix, load_profile("probe"), cache=env.prefix.parent / "facts")
 
 
-def remembered(report: AuditReport) -> int:
+def remembered(report: TargetReport) -> int:
     return report.facts["remembered_digests"]
 
 

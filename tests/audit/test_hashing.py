@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from orbit.audit.dists import read_dists
+from orbit.audit.dists import installed_dists
 from orbit.audit.hash_worker import BUFFER_BYTES
 from orbit.audit.hashing import Hashing
 from orbit.audit.tree import find_layout
@@ -16,7 +16,7 @@ from tests.writers.environment import EnvironmentWriter, record_digest
 
 def hash_all(env: EnvironmentWriter, workers: int) -> dict[str, str]:
     layout = find_layout(env.prefix, "3.12")
-    found = Hashing(layout.prefix, read_dists(layout), workers=workers).result()
+    found = Hashing(layout.prefix, installed_dists(layout), workers=workers).result()
     return {path.removeprefix(f"{layout.site}/"): digest for path, digest in found.items()}
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orbit.audit.environment import read_environment
+from orbit.audit.evaluate import evaluate
 from orbit.audit.policy import Absent, Dispatching, Expectations, Gap, Waiver
-from orbit.audit.run import evaluate, read_environment
+from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
 from tests.audit.support import TODAY, judge, make_policy
@@ -67,10 +69,13 @@ def test_stale_exceptions_are_findings(env: EnvironmentWriter, expectations: Exp
     assert finding.fatal
 
 
-def waived(env: EnvironmentWriter, *waivers: Waiver) -> dict[str, list[Finding]]:
+def waived(
+    env: EnvironmentWriter, *waivers: Waiver, judged: tuple[str, ...] = ("foreign-extension", RULE)
+) -> dict[str, list[Finding]]:
     policy = make_policy(Expectations(schema=1, waivers=waivers))
     found: dict[str, list[Finding]] = {}
-    for finding in evaluate(read_environment(env.prefix, policy.profile, Silent()), policy):
+    facts = read_environment(env.prefix, policy.profile, Silent())
+    for finding in evaluate(facts, policy, (RULES[name] for name in judged)):
         found.setdefault(finding.rule, []).append(finding)
     return found
 
@@ -94,3 +99,7 @@ def test_expired_waiver_does_not_apply_and_says_so(env: EnvironmentWriter) -> No
 
 def test_waiver_without_a_finding(env: EnvironmentWriter) -> None:
     assert "matches no finding" in waived(env, waiver("other*"))[RULE][0].message
+
+
+def test_waivers_of_rules_that_did_not_run_are_not_judged(env: EnvironmentWriter) -> None:
+    assert waived(env, waiver("other*"), waiver("gone*", TODAY - dt.timedelta(days=1)), judged=(RULE,)) == {}

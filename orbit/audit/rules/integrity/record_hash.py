@@ -20,7 +20,7 @@ ID = "record-hash"
 TITLE = "every installed file is what its wheel brought"
 FIX = "install the distribution again (orbit env create makes a fresh environment)"
 SHOWN = 5
-KINDS = {
+DIFFERENCES = {
     "missing": "listed in RECORD but not on disk",
     "kind": "listed in RECORD but not a regular file",
     "size": "of another size than RECORD says",
@@ -75,14 +75,14 @@ def _differences(env: Environment, dist: Distribution, contested: frozenset[str]
             rule=ID,
             severity=Severity.ERROR,
             subject=dist.name,
-            message=f"{files} {KINDS[kind]}",
+            message=f"{files} {DIFFERENCES[kind]}",
             evidence=evidence,
             fix=FIX,
         )
 
 
 def _compare(env: Environment, row: RecordRow) -> str:
-    """Which of KINDS is true of a row; empty when the file is as recorded."""
+    """Which of DIFFERENCES is true of a row; empty when the file is as recorded."""
     digest = env.digests.get(row.path)
     if digest is not None and digest == row.digest:
         return ""
