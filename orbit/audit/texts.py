@@ -28,19 +28,8 @@ WANTED = re.compile(
 
 
 NAMES = frozenset(
-    [
-        "top_level.txt",
-        "entry_points.txt",
-        "pyvenv.cfg",
-        "ld.so.cache",
-        "ld.so.conf",
-        "ld.so.preload",
-        "passwd",
-        "group",
-        "os-release",
-        "environment",
-        "version.json",
-    ]
+    ("top_level.txt", "entry_points.txt", "pyvenv.cfg", "ld.so.cache", "ld.so.conf", "ld.so.preload")
+    + ("passwd", "group", "os-release", "environment", "version.json")
 )
 ENDS = (".pth", ".egg-link")
 FOLDERS = ("ld.so.conf.d/", "share/orbit/", "conda-meta/")
