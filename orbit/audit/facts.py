@@ -81,6 +81,8 @@ class Tree:
     """The folders above the root, outermost first; none for a whole root file system."""
     rooted: bool = False
     """The tree is a whole root file system: absolute links and paths lead inside it."""
+    roots: tuple[str, ...] = ()
+    """Absolute paths at which the tree lies: an absolute link below one of them leads inside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,6 +47,18 @@ class Gap(Record, frozen=True, kw_only=True):
     reason: str
 
 
+class Feature(Record, frozen=True, kw_only=True):
+    """Files whose kernels need a target's own instructions: only machine code with the suffix ``a`` or ``f`` has them."""
+
+    files: tuple[str, ...]
+    """Shell patterns, relative to site-packages."""
+    target: str
+    """Name of the profile's target."""
+    containers: int = 0
+    """At least so many containers must have it; 0: every one that has machine code for the target."""
+    reason: str
+
+
 class Absent(Record, frozen=True, kw_only=True):
     """Sonames that nobody provides because the files that need them are optional."""
 
@@ -76,6 +89,7 @@ class Expectations(Record, frozen=True, kw_only=True):
     schema: int
     dispatching: tuple[Dispatching, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    features: tuple[Feature, ...] = ()
     absent: tuple[Absent, ...] = ()
     waivers: tuple[Waiver, ...] = ()
 
@@ -118,20 +132,48 @@ class Policy:
     today: dt.date
     library_path: tuple[str, ...] = ()
     """Folders of ``LD_LIBRARY_PATH`` as the image sets it; those of the environment begin with the image's prefix."""
+    gids: frozenset[int] = frozenset()
+    """Groups of the user besides the one of its own number and those that the target's ``/etc/group`` gives it."""
 
 
-def load_policy(profile: Profile, *, uid: int = DEFAULT_UID, today: dt.date | None = None) -> Policy:
-    """Read the data files of ``profile``. Raises :class:`InputError` naming file and key."""
+def load_policy(
+    profile: Profile,
+    *,
+    uid: int = DEFAULT_UID,
+    today: dt.date | None = None,
+    extra: tuple[Path, ...] = (),
+    gids: frozenset[int] = frozenset(),
+) -> Policy:
+    """Read the data files of ``profile``, and ``extra`` expectations files of whoever calls.
+
+    Raises :class:`InputError` naming file and key.
+    """
     system = load_system(data_file("kernels", "expectations", "system.toml"))
-    parts = [load_expectations(data_file("kernels", "expectations", name), profile) for name in profile.expectations]
-    merged = Expectations(
+    paths = (*(data_file("kernels", "expectations", name) for name in profile.expectations), *extra)
+    merged = merge(paths, [load_expectations(path, profile) for path in paths])
+    today = today or dt.datetime.now(dt.UTC).date()
+    return Policy(profile, merged, system, uid, today, library_path(profile), gids)
+
+
+def merge(paths: Sequence[Path], parts: Sequence[Expectations]) -> Expectations:
+    """The entries of several files as one. Raises :class:`InputError` when two of them declare one gap."""
+    declared: dict[tuple[str, str, str], Path] = {}
+    for path, part in zip(paths, parts, strict=True):
+        for gap in part.gaps:
+            other = declared.setdefault((gap.file, gap.target, gap.result), path)
+            if other != path:
+                raise InputError(
+                    f"{path}: gaps {gap.file} {gap.target} {gap.result} is also declared in {other}",
+                    fix="keep one [[gaps]] table",
+                )
+    return Expectations(
         schema=1,
         dispatching=tuple(item for part in parts for item in part.dispatching),
         gaps=tuple(item for part in parts for item in part.gaps),
+        features=tuple(item for part in parts for item in part.features),
         absent=tuple(item for part in parts for item in part.absent),
         waivers=tuple(item for part in parts for item in part.waivers),
     )
-    return Policy(profile, merged, system, uid, today or dt.datetime.now(dt.UTC).date(), library_path(profile))
 
 
 def library_path(profile: Profile) -> tuple[str, ...]:
@@ -160,12 +202,15 @@ def load_expectations(path: Path, profile: Profile) -> Expectations:
     found = load_toml(path, Expectations)
     _schema(path, found.schema)
     targets = {target.name for target in profile.targets}
-    for gap in found.gaps:
-        if gap.target not in targets:
+    named = [("gaps", gap.file, gap.target) for gap in found.gaps]
+    named += [("features", " ".join(feature.files), feature.target) for feature in found.features]
+    for table, files, target in named:
+        if target not in targets:
             raise InputError(
-                f"{path}: gaps {gap.file}: target {gap.target!r} is not in profile {profile.name}",
+                f"{path}: {table} {files}: target {target!r} is not in profile {profile.name}",
                 fix=f"use one of {', '.join(sorted(targets))}",
             )
+    for gap in found.gaps:
         if gap.containers < 1:
             raise InputError(
                 f"{path}: gaps {gap.file}: containers = {gap.containers}", fix="state how many containers have the gap"
@@ -174,8 +219,8 @@ def load_expectations(path: Path, profile: Profile) -> Expectations:
     for key in seen:
         if seen.count(key) > 1:
             raise InputError(f"{path}: gaps {' '.join(key)} is declared twice", fix="keep one [[gaps]] table")
-    entries: tuple[Dispatching | Gap | Absent | Waiver, ...]
-    entries = (*found.dispatching, *found.gaps, *found.absent, *found.waivers)
+    entries: tuple[Dispatching | Gap | Feature | Absent | Waiver, ...]
+    entries = (*found.dispatching, *found.gaps, *found.features, *found.absent, *found.waivers)
     for entry in entries:
         if len(entry.reason.split()) < 4:
             raise InputError(

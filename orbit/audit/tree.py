@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from orbit.audit.facts import FileFact, Layout, Tree, join
+from orbit.audit.texts import read_text
 from orbit.errors import InputError
 
 KIND_MASK = 0o170000
 """The type bits of a mode."""
 PYTHON_FOLDER = re.compile(r"^python(\d+)\.(\d+)$")
+MAX_LINKS = 40
+"""So many links in one path are followed; the kernel gives up at the same number (ELOOP)."""
 
 
 def find_layout(path: Path, default_python: str) -> Layout:
@@ -29,7 +34,8 @@ def find_layout(path: Path, default_python: str) -> Layout:
     if library.is_dir():
         for name in sorted(os.listdir(library)):
             match = PYTHON_FOLDER.match(name)
-            if match and (library / name / "site-packages").is_dir():
+            # a folder that is a link to another (conda: python3.1 -> python3.12) is not a second one
+            if match and not (library / name).is_symlink() and (library / name / "site-packages").is_dir():
                 candidates.append((int(match[1]), int(match[2]), f"lib/{name}/site-packages"))
     if len(candidates) > 1:
         found = ", ".join(site for _major, _minor, site in candidates)
@@ -67,51 +73,87 @@ def read_tree(prefix: Path) -> Tree:
         with listing:
             for entry in listing:
                 path = lead + entry.name
-                info = entry.stat(follow_symlinks=False)
-                mode = info.st_mode
+                try:
+                    info = entry.stat(follow_symlinks=False)
+                    kind = info.st_mode & KIND_MASK
+                    if kind == stat.S_IFLNK:
+                        links[path] = os.readlink(entry.path)
+                except OSError:
+                    continue  # gone since the folder was listed
                 entries[path] = _fact(info)
-                kind = mode & KIND_MASK
                 if kind == stat.S_IFDIR:
                     pending.append(path)
-                elif kind == stat.S_IFLNK:
-                    links[path] = os.readlink(entry.path)
     above = tuple((str(parent), _fact(os.stat(parent))) for parent in reversed(prefix.resolve().parents))
-    return Tree(entries, links, tuple(denied), above)
+    roots = tuple(dict.fromkeys((root, str(prefix.resolve()))))
+    return Tree(entries, links, tuple(denied), above, roots=roots)
 
 
-def resolve(tree: Tree, path: str, *, limit: int = 40) -> str | None:
-    """Follow links inside the tree: the path of what ``path`` finally names, or None.
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a path leads."""
 
-    None means that it does not exist, leaves the tree, or runs in a circle. Intermediate folders may be links too. In
-    a whole root file system absolute links start at its root and ``..`` above the root stays there, as the kernel has
-    it; elsewhere both leave the tree.
+    how: Literal["here", "missing", "leaves", "circle"]
+    """``here``: to an entry of the tree. ``missing``: to a place in the tree where nothing is. ``leaves``: out of the
+    tree. ``circle``: its links lead to each other."""
+    path: str
+    """The entry; the first component that is missing; the absolute target, or the path with its ``..``; the link at
+    which following was given up."""
+    absolute: bool = False
+    """An absolute link was followed on the way: it leads elsewhere once the tree is moved."""
+
+
+def follow(tree: Tree, path: str, *, limit: int = MAX_LINKS) -> End:
+    """Follow links inside the tree to what ``path`` finally names. Intermediate folders may be links too.
+
+    In a whole root file system absolute links start at its root and ``..`` above the root stays there, as the kernel has
+    it; elsewhere both leave the tree, unless the absolute link leads to the place where the tree lies.
     """
     done: list[str] = []
     rest = [part for part in path.split("/") if part not in ("", ".")][::-1]
+    absolute = False
     while rest:
         part = rest.pop()
         if part == "..":
             if done:
                 done.pop()
             elif not tree.rooted:
-                return None
+                return End("leaves", "/".join(["..", *rest[::-1]]), absolute)
             continue
         here = "/".join([*done, part])
         target = tree.links.get(here)
         if target is None:
             if here not in tree.entries:
-                return None
+                return End("missing", here, absolute)
             done.append(part)
             continue
         limit -= 1
         if limit == 0:
-            return None
+            return End("circle", here, absolute)
         if target.startswith("/"):
-            if not tree.rooted:
-                return None
+            inside = target if tree.rooted else _below(tree.roots, target)
+            if inside is None:
+                return End("leaves", "/".join([target.rstrip("/"), *rest[::-1]]), absolute=True)
+            absolute = True
+            target = inside
             done.clear()
         rest.extend(piece for piece in target.split("/")[::-1] if piece not in ("", "."))
-    return "/".join(done)
+    return End("here", "/".join(done), absolute)
+
+
+def resolve(tree: Tree, path: str, *, limit: int = MAX_LINKS) -> str | None:
+    """The path of what ``path`` finally names, or None when it does not exist, leaves the tree, or runs in a circle."""
+    if path in tree.entries and path not in tree.links:
+        return path
+    end = follow(tree, path, limit=limit)
+    return end.path if end.how == "here" else None
+
+
+def _below(roots: tuple[str, ...], target: str) -> str | None:
+    """An absolute path relative to the root that it lies below; None when it lies below none."""
+    for root in roots:
+        if target == root or target.startswith(f"{root}/"):
+            return target[len(root) :]
+    return None
 
 
 def normalise(folder: str, path: str) -> str | None:
@@ -130,11 +172,7 @@ def _fact(info: os.stat_result) -> FileFact:
 
 
 def _base_interpreter(prefix: Path) -> str:
-    try:
-        text = (prefix / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    for line in text.splitlines():
+    for line in (read_text(prefix, "pyvenv.cfg") or b"").decode("utf-8", "replace").splitlines():
         key, _, value = line.partition("=")
         if key.strip() == "home":
             return value.strip()
