@@ -27,10 +27,8 @@ WANTED = re.compile(
 """What rules read besides."""
 
 
-NAMES = frozenset(
-    ("top_level.txt", "entry_points.txt", "pyvenv.cfg", "ld.so.cache", "ld.so.conf", "ld.so.preload")
-    + ("passwd", "group", "os-release", "environment", "version.json")
-)
+SYSTEM_NAMES = ("ld.so.cache", "ld.so.conf", "ld.so.preload", "passwd", "group", "os-release", "environment")
+NAMES = frozenset(("top_level.txt", "entry_points.txt", "pyvenv.cfg", "version.json", *SYSTEM_NAMES))
 ENDS = (".pth", ".egg-link")
 FOLDERS = ("ld.so.conf.d/", "share/orbit/", "conda-meta/")
 
