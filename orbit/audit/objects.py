@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orbit.audit.dynamic import Export, read_dynamic, read_exports
-from orbit.audit.elf import EM_CUDA, HEADER, MalformedBinary, open_elf, open_if_elf
+from orbit.audit.elf import EM_CUDA, HEADER, Elf, MalformedBinary, open_elf, open_if_elf
 from orbit.audit.facts import SharedObject, Tree
 from orbit.audit.fatbin import containers_of
 
@@ -38,12 +38,17 @@ def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], di
                     if LIBRARY.search(path) and _is_blank(whole):
                         damaged[path] = f"{path}: empty, or zeros in place of an ELF header"
                 elif elf.machine != EM_CUDA:
-                    objects.append(SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf)))
+                    objects.append(object_of(elf, path))
         except MalformedBinary as error:
             damaged[path] = error.what
         except OSError as error:
             damaged[path] = error.strerror or str(error)
     return tuple(objects), damaged
+
+
+def object_of(elf: Elf, path: str) -> SharedObject:
+    """The facts of an open ELF file. Raises :class:`orbit.audit.elf.MalformedBinary`."""
+    return SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf))
 
 
 def _is_blank(path: str) -> bool:
