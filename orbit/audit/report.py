@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from pathlib import Path
+
 import msgspec
 
 from orbit.core.findings import Finding, Severity, Skipped
 from orbit.core.records import Record
+from orbit.errors import InputError
 
 SCHEMA = "orbit.audit/2"
+COUNTS = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
+"""Numbers that stand alone in a message: how many, never which."""
 
 
 class TargetCoverage(Record, frozen=True, kw_only=True):
@@ -33,6 +40,26 @@ class LibraryCoverage(Record, frozen=True, kw_only=True):
     bytes_by_arch: dict[str, int] = {}
     """Payload bytes by architecture, compressed as they are in the file."""
     targets: tuple[TargetCoverage, ...]
+
+    def result(self, target: TargetCoverage) -> str:
+        """``sass``, ``ptx-jit`` or ``none``: what ``target`` gets of the file, in the mode that the file is in."""
+        bad = ("ptx-jit", target.ptx_jit), ("none", target.none)
+        if self.mode == "dispatching":
+            return "sass" if target.sass else next((name for name, count in bad if count), "none")
+        return next((name for name, count in reversed(bad) if count), "sass")
+
+
+class ArchitectureUse(Record, frozen=True, kw_only=True):
+    """Device code of one architecture in all files, and which targets of the profile it is for."""
+
+    arch: str
+    images: int
+    payload_bytes: int
+    """Bytes in the files, compressed as they are there."""
+    sass: tuple[str, ...]
+    """Targets that run it as it is."""
+    jit: tuple[str, ...]
+    """Targets for which it can be compiled (PTX) or linked (LTO) at run time."""
 
 
 class Expected(Record, frozen=True, kw_only=True):
@@ -112,6 +139,9 @@ class TargetReport(Record, frozen=True, kw_only=True):
     libraries: tuple[LibraryRelease, ...] = ()
     depth: tuple[DepthLibrary, ...] = ()
     """Filled by ``--deep`` only."""
+    architectures: tuple[ArchitectureUse, ...] = ()
+    distributions: dict[str, str] = {}
+    """Version by name of what is installed; several versions of one name joined by ``, ``."""
 
     @property
     def failed(self) -> bool:
@@ -141,7 +171,7 @@ class AuditReport(Record, frozen=True, kw_only=True):
         return bool(self.unread) or any(report.failed for report in self.reports)
 
     def fails_at(self, level: str) -> bool:
-        """Whether anything unwaived weighs at least ``level`` (``error``, ``warning``, ``note``; ``never``: nothing)."""
+        """Whether anything that is not waived weighs ``level`` or more: ``error``, ``warning``, ``note``; ``never``."""
         weights = list(Severity)
         heavy = set() if level == "never" else set(weights[: weights.index(Severity(level)) + 1])
         return any(
@@ -149,8 +179,47 @@ class AuditReport(Record, frozen=True, kw_only=True):
         )
 
 
-def json_schema() -> bytes:
-    """The JSON schema of :class:`AuditReport`, as published in docs/schemas/audit.json."""
-    schema = msgspec.json.schema(AuditReport)
+def identities(findings: tuple[Finding, ...]) -> tuple[str, ...]:
+    """A name for each finding that stays when only its counts change: what SARIF and a comparison know it by.
+
+    Made of rule, subject and the message without its numbers; equal ones are told apart by their order.
+    """
+    seen: dict[str, int] = {}
+    names: list[str] = []
+    for finding in findings:
+        text = "\0".join((finding.rule, finding.subject, COUNTS.sub("#", finding.message)))
+        key = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+        seen[key] = seen.get(key, 0) + 1
+        names.append(f"{key}:{seen[key]}")
+    return tuple(names)
+
+
+def load_reports(path: Path) -> tuple[TargetReport, ...]:
+    """The reports in a file that ``orbit audit --json`` or ``orbit ship`` wrote.
+
+    Raises :class:`InputError` when the file is no such report or one of another schema version.
+    """
+    fix = "give a file made by `orbit audit TARGET --json`, or the target itself"
+    try:
+        data = path.read_bytes()
+        found = msgspec.json.decode(data)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(f"{path}: not an audit report: {error}", fix=fix) from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: not an audit report", fix=fix)
+    schema = found.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise InputError(f"{path}: schema {schema!r}; this version of orbit reads {SCHEMA}", fix="make the report anew")
+    try:
+        if "reports" in found:
+            return msgspec.convert(found, AuditReport).reports
+        return (msgspec.convert(found, TargetReport),)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: not an audit report: {error}", fix=fix) from None
+
+
+def json_schema(kind: type[Record] = AuditReport) -> bytes:
+    """The JSON schema of ``kind``, as published in docs/schemas."""
+    schema = msgspec.json.schema(kind)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from orbit.audit.coverage import arch_bytes, arch_counts, count_results
+from orbit.audit.coverage import Result, arch_bytes, arch_counts, count_results, result_of
 from orbit.audit.facts import Environment, SharedObject, printable
 from orbit.audit.loader import Loader
 from orbit.audit.policy import Policy
 from orbit.audit.report import (
+    ArchitectureUse,
     DepthLibrary,
     Expected,
     LibraryCoverage,
@@ -36,13 +37,8 @@ def make_report(
 ) -> TargetReport:
     """Everything a report shows of one target."""
     device = [item for item in env.objects if item.containers]
-    loader = Loader(env, policy)
-    driver = Counter(
-        soname
-        for item in env.objects
-        for soname, resolution in (loader.needed(item) if item.machine == loader.machine else ())
-        if resolution.how == "driver"
-    )
+    rows = tuple(loader_rows(env, Loader(env, policy)))
+    driver = Counter(row.soname for row in rows if row.how == "driver")
     sizes = [fact.size for fact in env.tree.entries.values() if fact.is_file]
     entries = env.tree.entries
     verified = [entries[path].size for path, digest in env.digests.items() if digest[0] != "!" and path in entries]
@@ -72,9 +68,45 @@ def make_report(
         seconds=round(seconds, 3),
         rules=rules,
         skipped=skipped,
-        loader=tuple(loader_rows(env, loader)),
+        loader=rows,
         depth=depth,
+        architectures=tuple(architectures(device, policy)),
+        distributions=distributions(env),
     )
+
+
+def distributions(env: Environment) -> dict[str, str]:
+    """Versions by name; several versions of one name, in several site-packages or by accident, are all told."""
+    found: dict[str, list[str]] = {}
+    for dist in env.dists:
+        versions = found.setdefault(printable(dist.name), [])
+        if (version := printable(dist.version)) not in versions:
+            versions.append(version)
+    return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
+
+
+def architectures(device: Sequence[SharedObject], policy: Policy) -> Iterator[ArchitectureUse]:
+    """Images and bytes of every architecture, with the targets that can use them; most bytes first."""
+    images: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for item in device:
+        images.update(arch_counts(item.containers))
+        sizes.update(arch_bytes(item.containers))
+    for arch, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        uses = {target.name: use_of(arch, target.capability) for target in policy.profile.targets}
+        yield ArchitectureUse(
+            arch=printable(arch),
+            images=images[arch],
+            payload_bytes=size,
+            sass=tuple(name for name, use in uses.items() if use == "sass"),
+            jit=tuple(name for name, use in uses.items() if use == "ptx-jit"),
+        )
+
+
+def use_of(arch: str, capability: str) -> Result:
+    """What code for ``arch`` is to a device. Link-time code (``lto_75``) is linked for any later device at run time."""
+    name = f"compute_{arch.removeprefix('lto_')}" if arch.startswith("lto_") else arch
+    return result_of(frozenset((name,)), capability)
 
 
 def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCoverage:

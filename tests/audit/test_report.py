@@ -1,4 +1,4 @@
-"""What an audit says: every number and word of the text, the counts for a stage's evidence, the JSON and its schema."""
+"""What an audit says: counts for a stage's evidence, names of findings, the JSON and its published schema."""
 
 from __future__ import annotations
 
@@ -6,110 +6,28 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 
-from orbit.audit.policy import Dispatching, Expectations
 from orbit.audit.report import (
     SCHEMA,
     AuditReport,
-    Expected,
     LibraryCoverage,
     TargetCoverage,
+    TargetReport,
+    identities,
     json_schema,
-    render_text,
+    load_reports,
 )
 from orbit.audit.run import audit_environment
 from orbit.core.findings import Finding, Severity
 from orbit.core.paths import data_root
-from orbit.core.records import canonical
+from orbit.core.records import canonical, dump_json
+from orbit.errors import InputError
 from orbit.profile.model import load_profile
-from tests.audit.support import make_policy
-from tests.writers.elf import write_elf
-from tests.writers.environment import EnvironmentWriter, write_sound_environment
-from tests.writers.fatbin import Entry, write_container, write_section
-
-FACTS = {
-    "files": 12, "bytes": 3000, "links": 1, "distributions": 3, "shared_objects": 2, "files_with_device_code": 1,
-    "containers": 4, "images": 9, "versioned_imports": 5, "verified_files": 10, "verified_bytes": 1_234_567_890,
-    "remembered_digests": 0,
-}  # fmt: skip
-COVERAGE = LibraryCoverage(
-    file="ext/_c.so",
-    mode="registering",
-    containers=4,
-    images={"sm_90a": 9},
-    payload_bytes=2_500_000,
-    targets=(
-        TargetCoverage(target="h100", sass=4, ptx_jit=0, none=0),
-        TargetCoverage(target="b200", sass=1, ptx_jit=2, none=1),
-    ),
-)
-
-
-def finding(severity: Severity = Severity.ERROR, **changes: Any) -> Finding:
-    fields = {"rule": "arch-coverage", "subject": "ext/_c.so", "message": "it is wrong", "fix": "build it", **changes}
-    return Finding(severity=severity, **fields)
-
-
-def report(**changes: Any) -> AuditReport:
-    fields: dict[str, Any] = {
-        "schema": SCHEMA, "target": "/opt/orbit", "profile": "probe", "uid": 65534, "findings": (), "expected": (),
-        "coverage": (), "facts": FACTS, "driver_libraries": {}, "seconds": 1.5, **changes,
-    }  # fmt: skip
-    return AuditReport(**fields)
-
-
-def test_report_without_findings_and_without_device_code() -> None:
-    assert render_text(report()).splitlines() == [
-        "audit of /opt/orbit (profile probe, as uid 65534)",
-        "",
-        "no device code",
-        "",
-        (
-            "12 files, 3 distributions, 2 shared objects; 4 containers of device code in 1 files; "
-            "10 files (1.23 GB) compared with RECORD"
-        ),
-        "clean: 0 errors, 0 others, 0 waived, 0 declared exceptions; 1.50 s",
-    ]
-
-
-def test_coverage_table_has_a_column_for_each_target() -> None:
-    other = msgspec.structs.replace(COVERAGE, file="vendor/lib/libx.so.13", mode="dispatching")
-    lines = render_text(report(coverage=(COVERAGE, other))).splitlines()[2:7]
-    assert lines[0].split() == ["device", "code", "mode", "containers", "MB", "h100", "b200"]
-    assert lines[1].split() == ["sass/ptx/none", "sass/ptx/none"]
-    assert lines[2].split() == ["ext/_c.so", "each", "4", "2.5", "4/0/0", "1/2/1"]
-    assert lines[3].split() == ["vendor/lib/libx.so.13", "file", "4", "2.5", "4/0/0", "1/2/1"]
-    assert len({len(line) for line in lines[:4]}) == 1  # the columns stand under each other
-    assert lines[4].startswith("mode each: every container")
-
-
-def test_findings_are_grouped_by_rule_with_each_fix_once() -> None:
-    findings = (
-        finding(evidence={"target": "b200", "empty": ""}),
-        finding(Severity.WARNING, rule="unreadable", subject="x", fix=""),
-        finding(subject="ext/_d.so"),
-        finding(subject="ext/_e.so", waiver="known upstream (until 2027-01-01)", fix="never shown"),
-        finding(Severity.NOTE, rule="unreadable", subject="y", fix="look"),
-    )
-    lines = render_text(report(findings=findings)).splitlines()
-    start = lines.index("arch-coverage (3; docs/rules.md#arch-coverage)")
-    assert lines[start + 1 : -2] == [
-        "  error: ext/_c.so: it is wrong",
-        "      target: b200",
-        "  error: ext/_d.so: it is wrong",
-        "  waived: ext/_e.so: it is wrong",
-        "      waiver: known upstream (until 2027-01-01)",
-        "  fix: build it",
-        "",
-        "unreadable (2; docs/rules.md#unreadable)",
-        "  warning: x: it is wrong",
-        "  note: y: it is wrong",
-        "  fix: look",
-        "",
-    ]
-    assert lines[-1] == "FAILED: 2 errors, 2 others, 1 waived, 0 declared exceptions; 1.50 s"
+from tests.audit.reports import COVERAGE, FACTS, call, finding, full_report, hostile_report, report
+from tests.writers.environment import write_sound_environment
 
 
 @pytest.mark.parametrize(
@@ -125,73 +43,76 @@ def test_findings_are_grouped_by_rule_with_each_fix_once() -> None:
 def test_only_errors_that_are_not_waived_fail(findings: tuple[Finding, ...], failed: bool) -> None:
     made = report(findings=findings)
     assert made.failed is failed
-    assert render_text(made).splitlines()[-1].startswith("FAILED: 1 errors" if failed else "clean: 0 errors")
+    assert call(report(), made).failed is failed
     counts = made.counts()
     assert (counts["findings"], counts["fatal"] > 0) == (len(findings), failed)
     assert counts["waived"] == sum(bool(item.waiver) for item in findings)
     assert {key: counts[key] for key in FACTS} == FACTS
 
 
-def test_exceptions_remembered_digests_and_the_driver_are_told() -> None:
-    expected = (Expected(subject="x.so", what="2 containers none on b200", reason="made for Hopper only"),)
-    text = render_text(
-        report(expected=expected, facts={**FACTS, "remembered_digests": 7}, driver_libraries={"libcuda.so.1": 3})
+@pytest.mark.parametrize(
+    ("mode", "numbers", "result"),
+    [
+        ("registering", (4, 0, 0), "sass"),
+        ("registering", (3, 1, 0), "ptx-jit"),
+        ("registering", (2, 1, 1), "none"),
+        ("dispatching", (1, 2, 3), "sass"),
+        ("dispatching", (0, 2, 3), "ptx-jit"),
+        ("dispatching", (0, 0, 3), "none"),
+    ],
+)
+def test_what_a_file_gives_a_target(mode: str, numbers: tuple[int, int, int], result: str) -> None:
+    target = TargetCoverage(target="h100", sass=numbers[0], ptx_jit=numbers[1], none=numbers[2])
+    item = msgspec.structs.replace(COVERAGE, mode=mode, targets=(target,))
+    assert isinstance(item, LibraryCoverage)
+    assert item.result(target) == result
+
+
+def test_the_name_of_a_finding_stays_when_only_its_counts_change() -> None:
+    (before,) = identities((finding(message="2 of 14 containers have nothing for b200"),))
+    (after,) = identities((finding(message="3 of 15 containers have nothing for b200", fix="other"),))
+    assert before == after
+    others = (
+        finding(message="2 of 14 containers have nothing for h100"),
+        finding(message="2 of 14 containers have nothing for b200", subject="ext/_d.so"),
+        finding(message="2 of 14 containers have nothing for b200", rule="other"),
+        finding(message="needs 2.1 of 14 containers have nothing for b200"),
     )
-    assert "declared exceptions:\n  x.so: 2 containers none on b200\n      made for Hopper only\n" in text
-    assert "7 of the 10 digests are from the fact cache" in text
-    assert "from the GPU driver of the host (number of files that need it): libcuda.so.1 (3)\n" in text
-    assert "0 waived, 1 declared exceptions" in text
+    assert before not in identities(others)
+    assert len(set(identities(others))) == len(others)
 
 
-@pytest.fixture
-def env(tmp_path: Path) -> EnvironmentWriter:
+def test_equal_findings_have_names_of_their_own() -> None:
+    assert len(set(identities((finding(), finding(), finding())))) == 3
+
+
+@pytest.mark.parametrize("made", [report(), full_report(), hostile_report()])
+def test_every_report_keeps_the_published_schema_and_survives_its_json(made: TargetReport) -> None:
+    data = canonical(call(made, made))
+    check_valid(json.loads(data))
+    assert msgspec.json.decode(data, type=AuditReport) == call(made, made)
+
+
+def test_report_of_a_real_environment_keeps_the_published_schema(tmp_path: Path) -> None:
     env = write_sound_environment(tmp_path / "e")
-    section = write_section(
-        write_container(Entry("sm_90a", b"x" * 16), "sm_100a"),
-        write_container("sm_90a", "compute_90"),
-        write_container("sm_90a"),
-    )
-    env.add("ext", {"ext/_c.so": write_elf(needed=["libcuda.so.1"], sections=[(".nv_fatbin", section)])})
-    return env
-
-
-def test_numbers_of_an_environment(env: EnvironmentWriter) -> None:
     made = audit_environment(env.prefix, load_profile("probe"))
-    (coverage,) = made.coverage
-    assert (coverage.file, coverage.mode, coverage.containers) == ("ext/_c.so", "registering", 3)
-    assert coverage.images == {"compute_90": 1, "sm_100a": 1, "sm_90a": 3}
-    assert coverage.payload_bytes == 16 * 5
-    assert coverage.targets == (
-        TargetCoverage(target="h100", sass=3, ptx_jit=0, none=0),
-        TargetCoverage(target="b200", sass=1, ptx_jit=1, none=1),
-    )
-    files = [path for path in env.prefix.rglob("*") if path.is_file()]
-    assert made.facts["files"] == len(files)
-    assert made.facts["bytes"] == sum(path.stat().st_size for path in files)
-    assert made.facts["verified_files"] == len(files) - 3  # all but the RECORD files
-    assert (made.facts["shared_objects"], made.facts["containers"], made.facts["images"]) == (2, 3, 5)
-    assert made.driver_libraries == {"libcuda.so.1": 1}
-    assert made.counts()["fatal"] == 2  # PTX alone and nothing at all are two findings
-    assert {item.rule for item in made.findings if item.fatal} == {"arch-coverage"}
+    check_valid(json.loads(canonical(call(made))))
 
 
-def test_mode_of_a_file_is_what_the_expectations_say(env: EnvironmentWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = Dispatching(files=("ext/*",), reason="written for this test only")
-    policy = make_policy(Expectations(schema=1, dispatching=(entry,)))
-    monkeypatch.setattr("orbit.audit.run.load_policy", lambda *_args, **_named: policy)
-    made = audit_environment(env.prefix, policy.profile)
-    assert [item.mode for item in made.coverage] == ["dispatching"]
-    assert not made.failed
-    assert "  file  " in render_text(made)
+def check_valid(document: Any) -> None:
+    schema = json.loads((data_root() / "docs/schemas/audit.json").read_bytes())
+    assert jsonschema.Draft202012Validator.check_schema(schema) is None
+    assert [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(document)] == []
 
 
-def test_report_survives_its_json(env: EnvironmentWriter) -> None:
-    made = audit_environment(env.prefix, load_profile("probe"))
-    assert msgspec.json.decode(canonical(made), type=AuditReport) == made
-    again = msgspec.json.decode(msgspec.json.encode(made), type=AuditReport)
-    assert render_text(again) == render_text(made)
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(canonical(made).replace(b'"uid"', b'"user"'), type=AuditReport)
+def test_the_schema_refuses_what_is_no_report() -> None:
+    document = json.loads(canonical(call(full_report())))
+    document["reports"][0]["uid"] = "nobody"
+    document["reports"][0]["more"] = 1
+    schema = json.loads((data_root() / "docs/schemas/audit.json").read_bytes())
+    messages = " ".join(error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(document))
+    assert "'nobody' is not of type 'integer'" in messages
+    assert "'more' was unexpected" in messages
 
 
 def test_published_schema_is_current() -> None:
@@ -199,16 +120,53 @@ def test_published_schema_is_current() -> None:
     assert published.read_bytes() == json_schema(), "orbit audit --schema > docs/schemas/audit.json"
 
 
-def test_schema_names_every_key_of_a_report() -> None:
+def test_schema_is_closed_and_names_every_key() -> None:
     definitions = json.loads(json_schema())["$defs"]
-    made = json.loads(canonical(report(coverage=(COVERAGE,), findings=(finding(evidence={"a": "b"}),))))
+    made = json.loads(canonical(call(full_report())))
+    assert made["schema"] == SCHEMA == "orbit.audit/2"
+    one = made["reports"][0]
     for name, value in (
         ("AuditReport", made),
-        ("LibraryCoverage", made["coverage"][0]),
-        ("TargetCoverage", made["coverage"][0]["targets"][0]),
-        ("Finding", made["findings"][0]),
+        ("TargetReport", one),
+        ("LibraryCoverage", one["coverage"][0]),
+        ("TargetCoverage", one["coverage"][0]["targets"][0]),
+        ("Finding", one["findings"][0]),
+        ("LoaderRow", one["loader"][0]),
+        ("DepthLibrary", one["depth"][0]),
     ):
         assert set(value) == set(definitions[name]["properties"]), name
         assert definitions[name]["additionalProperties"] is False
-    assert set(definitions["AuditReport"]["required"]) == set(made)
-    assert made["schema"] == "orbit.audit/1"
+
+
+def test_saved_reports_are_read_in_both_forms(tmp_path: Path) -> None:
+    one, two = full_report(), report(target="other")
+    dump_json(tmp_path / "call.json", call(one, two))
+    dump_json(tmp_path / "target.json", one)
+    assert load_reports(tmp_path / "call.json") == (one, two)
+    assert load_reports(tmp_path / "target.json") == (one,)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "not an audit report"),
+        (b"[1]", "not an audit report"),
+        (b'{"a": 1}', "not an audit report"),
+        (b'{"schema": "orbit.audit/1", "target": "x"}', "schema 'orbit.audit/1'"),
+        (b'{"schema": {}, "reports": []}', "schema {}"),
+        (b'{"schema": "orbit.audit/2", "orbit": "1", "reports": [{}]}', "not an audit report"),
+        (b"\xff\xfe", "not an audit report"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_reports(path)
+    assert says in caught.value.what
+    assert caught.value.fix
+
+
+def test_a_report_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        load_reports(tmp_path / "none.json")
