@@ -66,9 +66,12 @@ type ReadAt = Callable[[int, int], bytes]
 
 
 def read_at(data: Buffer) -> ReadAt:
-    """The cheapest way to read scattered small pieces of ``data``."""
+    """The cheapest way to read scattered small pieces of ``data``: its own ``read_at`` where it has one."""
     if isinstance(data, MappedFile):
         return functools.partial(os.pread, data.handle)
+    own: ReadAt | None = getattr(data, "read_at", None)
+    if own is not None:
+        return own
     return lambda size, offset: data[offset : offset + size]
 
 

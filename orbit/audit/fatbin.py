@@ -156,7 +156,7 @@ def _next_start(read: ReadAt, position: int, end: int) -> int:
     Reading block after block takes a third of the time that searching through a map of the file takes.
     """
     step, overlap = NEAR_BYTES, len(CONTAINER_START) - 1
-    while position < end:
+    while end - position > overlap:
         found = read(min(step, end - position), position).find(CONTAINER_START)
         if found >= 0:
             return position + found
