@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from orbit.audit.dists import installed_dists, owners_of
 from orbit.audit.fact_cache import FactCache
 from orbit.audit.facts import Environment
 from orbit.audit.hashing import Hashing
+from orbit.audit.import_path import look_elsewhere, named_elsewhere
 from orbit.audit.objects import needed_exports, read_objects
 from orbit.audit.texts import read_texts
 from orbit.audit.tree import find_layout, read_tree
 from orbit.core.console import Progress
 from orbit.env.activate import activation
 from orbit.profile.model import Profile
+
+STATE = "/tmp/orbit-<uid>"  # noqa: S108 - the default of the activation contract
 
 
 def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: Path | None = None) -> Environment:
@@ -34,13 +40,14 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
     objects, damaged = read_objects(layout.prefix, tree)
     exports, without_exports = needed_exports(layout.prefix, objects)
     damaged |= without_exports
+    texts = read_texts(layout.prefix, tree)
     digests = {**remembered, **hashing.result()}
     if memory is not None and hashing.files:
         try:
             memory.save(tree, digests)
         except OSError as error:
             progress.step(f"digests are not remembered: {memory.path.parent}: {error.strerror}")
-    return Environment(
+    env = Environment(
         layout=layout,
         tree=tree,
         dists=dists,
@@ -50,13 +57,29 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         owners=owners_of(dists),
         num_remembered=len(remembered),
         digests=digests,
-        variables=variables_of(profile),
-        texts=read_texts(layout.prefix, tree),
+        variables=variables_of(profile, cuda="cuda" in tree.entries, identity=identity_of(texts)),
+        texts=texts,
     )
+    return replace(env, elsewhere=look_elsewhere(named_elsewhere(env)))
 
 
-def variables_of(profile: Profile) -> dict[str, str]:
-    """What a process in an activated environment has: the activation contract's ``set`` values, then the profile's."""
+def variables_of(profile: Profile, *, cuda: bool = True, identity: str = "") -> dict[str, str]:
+    """What a process in an activated environment has: the activation contract's values, then the profile's.
+
+    ``cuda``: whether the environment has a CUDA compiler (folder ``cuda``). The user's number, and the identity of an
+    environment that states none, are written ``<uid>`` and ``<identity>``.
+    """
     prefix = profile.image.prefix
-    contract = {item.name: item.value for item in activation(prefix) if item.how == "set"}
-    return {name: value.replace("{prefix}", prefix) for name, value in (contract | dict(profile.image.env)).items()}
+    contract = activation(prefix, state=STATE, identity=identity or "<identity>", cuda=cuda)
+    values = {item.name: item.value for item in contract if item.how in ("set", "default")}
+    return {name: value.replace("{prefix}", prefix) for name, value in (values | dict(profile.image.env)).items()}
+
+
+def identity_of(texts: Mapping[str, bytes]) -> str:
+    """The identity that an Orbit environment states of itself, or empty."""
+    try:
+        record = json.loads(texts.get("share/orbit/environment.json", b"{}"))
+    except (ValueError, RecursionError):
+        return ""
+    identity = record.get("identity", "") if isinstance(record, dict) else ""
+    return identity if isinstance(identity, str) and identity.isalnum() else ""

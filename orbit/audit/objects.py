@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from orbit.audit.dynamic import Export, read_dynamic, read_exports
+from orbit.audit.dynamic import Export, find_exports, gnu_hash, read_dynamic, read_exports
 from orbit.audit.elf import EM_CUDA, HEADER, Elf, MalformedBinary, open_elf, open_if_elf
 from orbit.audit.facts import SharedObject, Tree
 from orbit.audit.fatbin import containers_of
+from orbit.audit.knowledge import matcher, symbol_family, symbols
+from orbit.audit.releases import read_embedded, read_release
+from orbit.audit.jit import is_tool, tool_release
 
 LIBRARY = re.compile(r"\.so(\.[0-9]+)*$")
 """The end of a name that promises a library, not only something about one."""
@@ -48,7 +51,8 @@ def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], di
 
 def object_of(elf: Elf, path: str) -> SharedObject:
     """The facts of an open ELF file. Raises :class:`orbit.audit.elf.MalformedBinary`."""
-    return SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf))
+    release = tool_release(elf) if is_tool(path) else ""
+    return SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf), release)
 
 
 def _is_blank(path: str) -> bool:
@@ -59,19 +63,58 @@ def _is_blank(path: str) -> bool:
 def needed_exports(
     prefix: Path, objects: Iterable[SharedObject]
 ) -> tuple[dict[str, frozenset[Export]], dict[str, str]]:
-    """(exported symbols of every library that a version need of some object can mean; reason for those that could not
-    be read), both by path."""
+    """(exported symbols of the libraries that others ask something of; reason for those that could not be read), both
+    by path.
+
+    A library that a version need can mean is read whole. One that defines a symbol family has 78,000 symbols (torch),
+    of which others want some: only those that an object of the target leaves undefined are looked up, and they are
+    given without version, which nobody asked for.
+    """
     objects = tuple(objects)
-    wanted = {need.library for item in objects if item.dynamic for need in item.dynamic.needs}
+    versioned = {need.library for item in objects if item.dynamic for need in item.dynamic.needs}
+    families = family_names(objects)
+    probes = {family.cxx11_probe for family in symbols().families if family.name in families}
     found: dict[str, frozenset[Export]] = {}
     damaged: dict[str, str] = {}
     for item in objects:
-        if item.dynamic and (item.dynamic.soname in wanted or item.path.rpartition("/")[2] in wanted):
-            try:
-                with open_elf(f"{prefix}/{item.path}", item.path) as elf:
+        if item.dynamic is None:
+            continue
+        name = item.path.rpartition("/")[2]
+        whole = not versioned.isdisjoint((item.dynamic.soname, name)) or name in probes
+        wanted = {} if whole else _wanted_of(item, families)
+        if not whole and not wanted:
+            continue
+        try:
+            with open_elf(f"{prefix}/{item.path}", item.path) as elf:
+                if whole:
                     found[item.path] = read_exports(elf)
-            except MalformedBinary as error:
-                damaged[item.path] = error.what
-            except OSError as error:
-                damaged[item.path] = error.strerror or str(error)
+                else:
+                    found[item.path] = frozenset(Export(symbol, "") for symbol in find_exports(elf, wanted))
+        except MalformedBinary as error:
+            damaged[item.path] = error.what
+        except OSError as error:
+            damaged[item.path] = error.strerror or str(error)
     return found, damaged
+
+
+def family_names(objects: Iterable[SharedObject]) -> dict[str, dict[str, int]]:
+    """Symbols that objects leave undefined and that belong to a symbol family, with their hash, by family."""
+    found: dict[str, dict[str, int]] = {}
+    for item in objects:
+        for symbol in item.dynamic.undefined if item.dynamic else ():
+            family = symbol_family(symbol)
+            if family and symbol not in (names := found.setdefault(family, {})):
+                names[symbol] = gnu_hash(symbol.encode("utf-8", "surrogateescape"))
+    return found
+
+
+def _wanted_of(item: SharedObject, families: dict[str, dict[str, int]]) -> dict[str, int]:
+    """What others want of a library that defines symbol families."""
+    soname = item.dynamic.soname if item.dynamic else ""
+    name = item.path.rpartition("/")[2]
+    wanted: dict[str, int] = {}
+    for family in symbols().families:
+        is_provider = matcher(family.libraries)
+        if family.name in families and (is_provider(name) or (soname and is_provider(soname))):
+            wanted |= families[family.name]
+    return wanted

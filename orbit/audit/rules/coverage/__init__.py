@@ -6,6 +6,7 @@ from types import ModuleType
 
 from orbit.audit.rules.coverage import (
     arch_coverage,
+    jit_toolchain,
 )
 
-COVERAGE: tuple[ModuleType, ...] = (arch_coverage,)
+COVERAGE: tuple[ModuleType, ...] = (arch_coverage, jit_toolchain)
