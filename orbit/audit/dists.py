@@ -20,6 +20,8 @@ type Reader = Callable[[str], bytes | None]
 
 SIZE = re.compile(r"^[0-9]{1,18}$")
 """Sizes that a file can have; a longer number is damage and counts as not stated."""
+NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?$")
+"""Names that a distribution can have (PEP 508); any other in METADATA is damage, and the folder's name counts."""
 
 
 def installed_dists(layout: Layout) -> tuple[Distribution, ...]:
@@ -44,19 +46,23 @@ def owners_of(dists: Iterable[Distribution]) -> dict[str, str]:
 
 
 def read_dist(folder: str, read: Reader) -> Distribution:
-    """One distribution. Metadata that cannot be read becomes ``problem``, never an exception."""
+    """One distribution: name and version as METADATA states them, else as its folder is called.
+
+    Metadata that cannot be read becomes ``problem``, never an exception.
+    """
     site, _, base = folder.rpartition("/")
     stem = base.removesuffix(".dist-info")
     name, _, version = stem.rpartition("-")
+    name = name or stem
     rows: list[RecordRow] = []
     outside: list[str] = []
     record = read(f"{folder}/RECORD")
     problem = "RECORD: cannot be read" if record is None else _record(record, site, rows, outside)
-    wheel = _headers(read(f"{folder}/WHEEL"))
-    metadata = _headers(read(f"{folder}/METADATA"))
+    wheel = read_headers(read(f"{folder}/WHEEL"))
+    metadata = read_headers(read(f"{folder}/METADATA"))
     return Distribution(
-        name=name.replace("_", "-").lower() or stem,
-        version=version,
+        name=canonicalize_name(stated if NAME.match(stated := _one(metadata, "name")) else name),
+        version=_one(metadata, "version") or version,
         folder=folder,
         rows=tuple(rows),
         outside=tuple(outside),
@@ -111,7 +117,7 @@ def _rows(text: str) -> list[list[str] | None]:
     return [fields if len(fields) == 3 else None for fields in csv.reader(io.StringIO(text, newline="")) if fields]
 
 
-def _headers(content: bytes | None) -> dict[str, list[str]]:
+def read_headers(content: bytes | None) -> dict[str, list[str]]:
     """Header fields of METADATA or WHEEL by lower-case name, up to the first empty line; folded lines are joined."""
     found: dict[str, list[str]] = {}
     last: list[str] = []

@@ -114,6 +114,15 @@ class RecordRow(NamedTuple):
     """Bytes, or -1 when not stated."""
 
 
+class Disorder(NamedTuple):
+    """One way in which the archive of a wheel contradicts itself; ``orbit.audit.rules.integrity.wheel_archive`` knows
+    the kinds."""
+
+    kind: str
+    names: tuple[str, ...]
+    """Members, or the values that differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """One ``*.dist-info`` folder."""
@@ -145,6 +154,8 @@ class Distribution:
     """``direct_url.json`` as read; empty when the distribution came from an index."""
     wheel_file: str = ""
     """File name of the wheel, for wheels that are not installed."""
+    disorders: tuple[Disorder, ...] = ()
+    """What is wrong with the archive, for wheels that are not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,8 @@ class SharedObject:
     """None for a static program or a bare object."""
     release: str = ""
     """The release the library states of itself (``2.28.9``), read from its bytes; see ``orbit.audit.releases``."""
+    embedded: tuple[tuple[str, str], ...] = ()
+    """(family, release) of libraries that are linked into it statically, as its bytes state them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +198,10 @@ class Environment:
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """Content of the small files that rules read (see ``orbit.audit.texts``), by path."""
     image: ImageFacts | None = None
+    elsewhere: Mapping[str, bool] = field(default_factory=dict)
+    """For absolute paths outside of the target that editable installs and .pth files name: whether they are there."""
+    derived: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    """What was computed of these facts and is asked for by several rules, by name of the computation."""
 
     def in_site(self, path: str) -> str:
         """``path`` relative to its site-packages folder when it lies in one, else unchanged: the way people know it."""

@@ -19,6 +19,7 @@ from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
 from orbit.env.activate import activation
 from orbit.errors import InputError
+from orbit.profile.lock import Lock
 from orbit.profile.model import Profile
 
 DEFAULT_UID = 65534
@@ -48,7 +49,7 @@ class Gap(Record, frozen=True, kw_only=True):
 
 
 class Feature(Record, frozen=True, kw_only=True):
-    """Files whose kernels need a target's own instructions: only machine code with the suffix ``a`` or ``f`` has them."""
+    """Files whose kernels need a target's own instructions: only machine code with a suffix (``a``, ``f``) has them."""
 
     files: tuple[str, ...]
     """Shell patterns, relative to site-packages."""
@@ -134,6 +135,8 @@ class Policy:
     """Folders of ``LD_LIBRARY_PATH`` as the image sets it; those of the environment begin with the image's prefix."""
     gids: frozenset[int] = frozenset()
     """Groups of the user besides the one of its own number and those that the target's ``/etc/group`` gives it."""
+    lock: Lock | None = None
+    """The lock that the caller says the target is an installation of (``--lock``); None: nothing was said."""
 
 
 def load_policy(

@@ -149,7 +149,7 @@ def families(facts: Facts) -> Iterator[Finding]:
             for name, version in installed.items()
             if name not in facts.off_release and family.matches(name)
         }
-        problem = _family_problem(family, present)
+        problem = family_problem(family, present)
         if problem:
             yield _error(
                 "lock-family",
@@ -264,7 +264,8 @@ def _component_problem(package: Package, table: CudaRelease) -> tuple[str, str]:
     return "", ""
 
 
-def _family_problem(family: Family, present: dict[str, str]) -> str:
+def family_problem(family: Family, present: dict[str, str]) -> str:
+    """What is wrong with the members of a family that are ``present`` (version by name); empty when nothing is."""
     if not present:
         return ""
     absent = sorted(set(family.members) - present.keys())
