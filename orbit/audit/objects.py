@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from orbit.audit.dynamic import Export, find_exports, gnu_hash, read_dynamic, read_exports
+from orbit.audit.dynamic import Dynamic, Export, Names, find_exports, read_dynamic, read_exports
 from orbit.audit.elf import EM_CUDA, HEADER, Elf, MalformedBinary, open_elf, open_if_elf
 from orbit.audit.facts import SharedObject, Tree
 from orbit.audit.fatbin import containers_of
+from orbit.audit.jit import is_tool, tool_release
 from orbit.audit.knowledge import matcher, symbol_family, symbols
 from orbit.audit.releases import read_embedded, read_release
-from orbit.audit.jit import is_tool, tool_release
 
 LIBRARY = re.compile(r"\.so(\.[0-9]+)*$")
 """The end of a name that promises a library, not only something about one."""
@@ -51,8 +51,10 @@ def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], di
 
 def object_of(elf: Elf, path: str) -> SharedObject:
     """The facts of an open ELF file. Raises :class:`orbit.audit.elf.MalformedBinary`."""
-    release = tool_release(elf) if is_tool(path) else ""
-    return SharedObject(path, elf.machine, tuple(containers_of(elf)), read_dynamic(elf), release)
+    dynamic = read_dynamic(elf)
+    release = tool_release(elf) if is_tool(path) else read_release(elf, path, dynamic)
+    containers = tuple(containers_of(elf))
+    return SharedObject(path, elf.machine, containers, dynamic, release, read_embedded(elf, path, dynamic))
 
 
 def _is_blank(path: str) -> bool:
@@ -68,53 +70,109 @@ def needed_exports(
 
     A library that a version need can mean is read whole. One that defines a symbol family has 78,000 symbols (torch),
     of which others want some: only those that an object of the target leaves undefined are looked up, and they are
-    given without version, which nobody asked for.
+    given without version, which nobody asked for. What a family's own libraries do not define is then looked up in
+    everything that the object needs (tilelang brings its own definitions of CUDA functions).
     """
     objects = tuple(objects)
     versioned = {need.library for item in objects if item.dynamic for need in item.dynamic.needs}
-    families = family_names(objects)
-    probes = {family.cxx11_probe for family in symbols().families if family.name in families}
-    found: dict[str, frozenset[Export]] = {}
-    damaged: dict[str, str] = {}
+    wanted = {family: Names(names) for family, names in family_names(objects).items()}
+    probes = {family.cxx11_probe for family in symbols().families if family.name in wanted}
+    reader = _ExportReader(prefix)
     for item in objects:
         if item.dynamic is None:
             continue
-        name = item.path.rpartition("/")[2]
-        whole = not versioned.isdisjoint((item.dynamic.soname, name)) or name in probes
-        wanted = {} if whole else _wanted_of(item, families)
-        if not whole and not wanted:
-            continue
+        names = names_of(item)
+        if not versioned.isdisjoint(names) or not probes.isdisjoint(names):
+            reader.read(item, None)
+        elif families := [wanted[family] for family in families_defined_by(item) if family in wanted]:
+            reader.read(item, families)
+    for item, missing in _unanswered(objects, reader.found):
+        reader.read(item, [missing])
+    return reader.found, reader.damaged
+
+
+class _ExportReader:
+    """Collects exported symbols of files below ``prefix``."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        self.found: dict[str, frozenset[Export]] = {}
+        self.damaged: dict[str, str] = {}
+
+    def read(self, item: SharedObject, wanted: Iterable[Names] | None) -> None:
+        """Add all symbols of ``item``, or those that are wanted."""
+        if item.path in self.damaged:
+            return
         try:
-            with open_elf(f"{prefix}/{item.path}", item.path) as elf:
-                if whole:
-                    found[item.path] = read_exports(elf)
+            with open_elf(f"{self.prefix}/{item.path}", item.path) as elf:
+                if wanted is None:
+                    new = read_exports(elf)
                 else:
-                    found[item.path] = frozenset(Export(symbol, "") for symbol in find_exports(elf, wanted))
+                    new = frozenset(Export(name, "") for names in wanted for name in find_exports(elf, names))
+            self.found[item.path] = self.found.get(item.path, frozenset()) | new
         except MalformedBinary as error:
-            damaged[item.path] = error.what
+            self.damaged[item.path] = error.what
         except OSError as error:
-            damaged[item.path] = error.strerror or str(error)
-    return found, damaged
+            self.damaged[item.path] = error.strerror or str(error)
 
 
-def family_names(objects: Iterable[SharedObject]) -> dict[str, dict[str, int]]:
-    """Symbols that objects leave undefined and that belong to a symbol family, with their hash, by family."""
-    found: dict[str, dict[str, int]] = {}
+def names_of(item: SharedObject) -> tuple[str, ...]:
+    """What a need for the object can call it: its file's name and its soname."""
+    name = item.path.rpartition("/")[2]
+    soname = item.dynamic.soname if item.dynamic else ""
+    return (name, soname) if soname and soname != name else (name,)
+
+
+def family_names(objects: Iterable[SharedObject]) -> dict[str, set[str]]:
+    """Symbols that objects leave undefined and that belong to a symbol family, by family."""
+    found: dict[str, set[str]] = {}
     for item in objects:
         for symbol in item.dynamic.undefined if item.dynamic else ():
-            family = symbol_family(symbol)
-            if family and symbol not in (names := found.setdefault(family, {})):
-                names[symbol] = gnu_hash(symbol.encode("utf-8", "surrogateescape"))
+            if family := symbol_family(symbol):
+                found.setdefault(family, set()).add(symbol)
     return found
 
 
-def _wanted_of(item: SharedObject, families: dict[str, dict[str, int]]) -> dict[str, int]:
-    """What others want of a library that defines symbol families."""
-    soname = item.dynamic.soname if item.dynamic else ""
-    name = item.path.rpartition("/")[2]
-    wanted: dict[str, int] = {}
-    for family in symbols().families:
-        is_provider = matcher(family.libraries)
-        if family.name in families and (is_provider(name) or (soname and is_provider(soname))):
-            wanted |= families[family.name]
-    return wanted
+def families_defined_by(item: SharedObject) -> tuple[str, ...]:
+    """The symbol families whose symbols the object is to define."""
+    names = names_of(item)
+    return tuple(family.name for family in symbols().families if any(matcher(family.libraries)(name) for name in names))
+
+
+def _unanswered(
+    objects: tuple[SharedObject, ...], exports: Mapping[str, frozenset[Export]]
+) -> Iterator[tuple[SharedObject, Names]]:
+    """Libraries that were not looked into for some family, with what objects that need them still miss of it."""
+    defined: dict[str, set[str]] = {}
+    by_name: dict[str, list[SharedObject]] = {}
+    for item in objects:
+        for name in names_of(item):
+            by_name.setdefault(name, []).append(item)
+        for family in families_defined_by(item):
+            defined.setdefault(family, set()).update(export.name for export in exports.get(item.path, ()))
+    missing: dict[str, set[str]] = {}
+    for item in objects:
+        dynamic = item.dynamic
+        open_names = {
+            symbol
+            for symbol in (dynamic.undefined if dynamic else ())
+            if (family := symbol_family(symbol)) and symbol not in defined.get(family, ())
+        }
+        if dynamic is not None and open_names:
+            for library in _needed_by_name(dynamic, by_name):
+                missing.setdefault(library.path, set()).update(open_names)
+    for path, names in missing.items():
+        yield next(item for item in objects if item.path == path), Names(names)
+
+
+def _needed_by_name(dynamic: Dynamic, by_name: Mapping[str, list[SharedObject]]) -> Iterator[SharedObject]:
+    """Every object whose name something needs, directly or not."""
+    seen: set[str] = set()
+    pending = list(dynamic.needed)
+    while pending:
+        soname = pending.pop()
+        if soname not in seen:
+            seen.add(soname)
+            for item in by_name.get(soname, ()):
+                pending += item.dynamic.needed if item.dynamic else ()
+                yield item
