@@ -31,15 +31,19 @@ class EnvironmentWriter:
         version: str = "1.0",
         tags: Sequence[str] = ("py3-none-any",),
         rows: Sequence[str] = (),
+        headers: Sequence[str] = (),
     ) -> Path:
         """Install a distribution with ``files`` (paths relative to site-packages); ``rows`` are added to its RECORD.
+
+        ``headers`` are further lines of METADATA.
 
         Returns the dist-info folder.
         """
         folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir()
         wheel = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n" + "".join(f"Tag: {tag}\n" for tag in tags)
-        metadata = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "WHEEL": wheel}
+        lead = ("Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}")
+        metadata = {"METADATA": "\n".join([*lead, *headers, ""]), "WHEEL": wheel}
         content = dict(files) | {f"{folder.name}/{key}": text.encode() for key, text in metadata.items()}
         lines = []
         for path, data in content.items():
