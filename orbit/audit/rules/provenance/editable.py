@@ -23,16 +23,18 @@ FIX = "install it as a wheel (without --editable), built from the commit that is
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per editable install and problem."""
     for dist in env.dists:
-        if editable_root(dist) is not None or any(_is_editable_file(row.path) for row in dist.rows):
+        if editable_root(dist) is not None or any(_is_editable_file(dist, row.path) for row in dist.rows):
             yield from _judge(env, dist.name, list(places(env, dist)))
             yield from _shadowed(env, dist)
     for name, place in egg_links(env):
         yield from _judge(env, name, [place])
 
 
-def _is_editable_file(path: str) -> bool:
+def _is_editable_file(dist: Distribution, path: str) -> bool:
     """Whether a recorded file is of the kind that setuptools writes for an editable install."""
-    return "__editable__" in path and path.rpartition("/")[2].startswith("__editable__")
+    return "__editable__" in path and path.startswith(
+        (join(dist.site, "__editable__."), join(dist.site, "__editable___"))
+    )
 
 
 def _judge(env: Environment, name: str, found: list[Place]) -> Iterator[Finding]:
