@@ -9,9 +9,10 @@ from pathlib import Path
 
 from orbit.audit.dists import installed_dists, owners_of
 from orbit.audit.fact_cache import FactCache
-from orbit.audit.facts import Environment
+from orbit.audit.facts import Environment, Layout, Tree
 from orbit.audit.hashing import Hashing
 from orbit.audit.import_path import look_elsewhere, named_elsewhere
+from orbit.audit.object_cache import ObjectCache, ObjectFacts
 from orbit.audit.objects import needed_exports, read_objects
 from orbit.audit.texts import read_texts
 from orbit.audit.tree import find_layout, read_tree
@@ -37,9 +38,7 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         f"{len(tree.entries)} entries, {len(dists)} distributions; hashing {hashing.files} files "
         f"({hashing.bytes / 1e9:.2f} GB), {len(remembered)} digests remembered"
     )
-    objects, damaged = read_objects(layout.prefix, tree)
-    exports, without_exports = needed_exports(layout.prefix, objects)
-    damaged |= without_exports
+    elf = read_elf_facts(layout, tree, cache, progress)
     texts = read_texts(layout.prefix, tree)
     digests = {**remembered, **hashing.result()}
     if memory is not None and hashing.files:
@@ -51,9 +50,9 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         layout=layout,
         tree=tree,
         dists=dists,
-        objects=tuple(item for item in objects if item.path not in without_exports),
-        exports=exports,
-        damaged=damaged,
+        objects=elf.objects,
+        exports=elf.exports,
+        damaged=elf.damaged,
         owners=owners_of(dists),
         num_remembered=len(remembered),
         digests=digests,
@@ -61,6 +60,24 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         texts=texts,
     )
     return replace(env, elsewhere=look_elsewhere(named_elsewhere(env)))
+
+
+def read_elf_facts(layout: Layout, tree: Tree, cache: Path | None, progress: Progress) -> ObjectFacts:
+    """The facts of all ELF files, remembered when none of them changed."""
+    memory = ObjectCache(cache, layout, tree) if cache is not None else None
+    if memory is not None and (remembered := memory.load()) is not None:
+        return remembered
+    objects, damaged = read_objects(layout.prefix, tree)
+    exports, without_exports = needed_exports(layout.prefix, objects)
+    found = ObjectFacts(
+        tuple(item for item in objects if item.path not in without_exports), damaged | without_exports, exports
+    )
+    if memory is not None:
+        try:
+            memory.save(found)
+        except OSError as error:
+            progress.step(f"facts of ELF files are not remembered: {memory.path.parent}: {error.strerror}")
+    return found
 
 
 def variables_of(profile: Profile, *, cuda: bool = True, identity: str = "") -> dict[str, str]:

@@ -78,15 +78,29 @@ class FactCache:
                 and max(fact.stamp[2:]) < settled
             ):
                 known[path] = Known(fact.size, fact.stamp, digest)
-        content = msgspec.msgpack.encode(Content(FORMAT, self.prefix, known))
-        write_atomic(self.path, hashlib.sha256(content).digest() + content)
+        write_checked(self.path, msgspec.msgpack.encode(Content(FORMAT, self.prefix, known)))
 
     def _load(self) -> dict[str, Known]:
+        data = read_checked(self.path)
+        if data is None:
+            return {}
         try:
-            data = self.path.read_bytes()
-            if hashlib.sha256(data[CHECKSUM_BYTES:]).digest() != data[:CHECKSUM_BYTES]:
-                return {}
-            content = msgspec.msgpack.decode(data[CHECKSUM_BYTES:], type=Content)
-        except (OSError, msgspec.DecodeError):
+            content = msgspec.msgpack.decode(data, type=Content)
+        except msgspec.DecodeError:
             return {}
         return content.known if (content.format, content.prefix) == (FORMAT, self.prefix) else {}
+
+
+def read_checked(path: Path) -> memoryview | None:
+    """What :func:`write_checked` wrote; None when it is not there or not as it was written."""
+    try:
+        data = memoryview(path.read_bytes())
+    except OSError:
+        return None
+    whole = hashlib.sha256(data[CHECKSUM_BYTES:]).digest() == bytes(data[:CHECKSUM_BYTES])
+    return data[CHECKSUM_BYTES:] if whole else None
+
+
+def write_checked(path: Path, content: bytes) -> None:
+    """Write ``content`` behind its own sha256. Raises OSError when the folder cannot be written."""
+    write_atomic(path, hashlib.sha256(content).digest() + content)
