@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from orbit.audit.dynamic import Dynamic, Export, Names, find_exports, read_dynamic, read_exports
-from orbit.audit.elf import EM_CUDA, HEADER, Elf, MalformedBinary, open_elf, open_if_elf
+from orbit.audit.elf import EM_CUDA, HEADER, MAGIC, Elf, MalformedBinary, is_elf, open_elf, open_if_elf
 from orbit.audit.facts import SharedObject, Tree
 from orbit.audit.fatbin import containers_of
 from orbit.audit.jit import is_tool, tool_release
@@ -16,6 +16,9 @@ from orbit.audit.releases import read_embedded, read_release
 
 LIBRARY = re.compile(r"\.so(\.[0-9]+)*$")
 """The end of a name that promises a library, not only something about one."""
+EM_386, EM_X86_64 = 3, 62
+ELF_HEAD_BYTES = 20
+"""Up to the end of ``e_machine``, which lies at the same place in ELF files of every class."""
 
 
 def elf_candidates(tree: Tree) -> Iterator[str]:
@@ -38,7 +41,10 @@ def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], di
         try:
             with open_if_elf(whole, path) as elf:
                 if elf is None:
-                    if LIBRARY.search(path) and _is_blank(whole):
+                    head = _head(whole)
+                    if (other := other_elf(path, head)) is not None:
+                        objects.append(other)
+                    elif LIBRARY.search(path) and head[:4] in (b"", bytes(4)):
                         damaged[path] = f"{path}: empty, or zeros in place of an ELF header"
                 elif elf.machine != EM_CUDA:
                     objects.append(object_of(elf, path))
@@ -57,9 +63,20 @@ def object_of(elf: Elf, path: str) -> SharedObject:
     return SharedObject(path, elf.machine, containers, dynamic, release, read_embedded(elf, path, dynamic))
 
 
-def _is_blank(path: str) -> bool:
+def other_elf(path: str, head: bytes) -> SharedObject | None:
+    """An ELF file of 32 bits or big-endian, by its first :data:`ELF_HEAD_BYTES`: nothing of it is read but the machine.
+
+    None for any other file. A file of the x32 ABI (32 bits for x86-64) counts as one for i386: neither can be loaded.
+    """
+    if head[:4] != MAGIC or is_elf(head) or len(head) < ELF_HEAD_BYTES:
+        return None
+    machine = int.from_bytes(head[18:20], "big" if head[5] == 2 else "little")
+    return SharedObject(path, EM_386 if machine == EM_X86_64 else machine, (), None)
+
+
+def _head(path: str) -> bytes:
     with open(path, "rb") as file:
-        return file.read(4) in (b"", bytes(4))
+        return file.read(ELF_HEAD_BYTES)
 
 
 def needed_exports(
@@ -73,11 +90,25 @@ def needed_exports(
     given without version, which nobody asked for. What a family's own libraries do not define is then looked up in
     everything that the object needs (tilelang brings its own definitions of CUDA functions).
     """
-    objects = tuple(objects)
+    reader = _ExportReader(prefix)
+    _collect(tuple(objects), reader)
+    return reader.found, reader.damaged
+
+
+def select_exports(
+    objects: Iterable[SharedObject], tables: Mapping[str, frozenset[Export]]
+) -> dict[str, frozenset[Export]]:
+    """What :func:`needed_exports` reads in files, out of the whole tables of libraries that went by as streams."""
+    reader = _TableReader(tables)
+    _collect(tuple(objects), reader)
+    return reader.found
+
+
+def _collect(objects: tuple[SharedObject, ...], reader: _ExportReader | _TableReader) -> None:
+    """Ask ``reader`` for every symbol table that others ask something of."""
     versioned = {need.library for item in objects if item.dynamic for need in item.dynamic.needs}
     wanted = {family: Names(names) for family, names in family_names(objects).items()}
     probes = {family.cxx11_probe for family in symbols().families if family.name in wanted}
-    reader = _ExportReader(prefix)
     for item in objects:
         if item.dynamic is None:
             continue
@@ -88,7 +119,24 @@ def needed_exports(
             reader.read(item, families)
     for item, missing in _unanswered(objects, reader.found):
         reader.read(item, [missing])
-    return reader.found, reader.damaged
+
+
+class _TableReader:
+    """Collects exported symbols out of whole tables by path."""
+
+    def __init__(self, tables: Mapping[str, frozenset[Export]]) -> None:
+        self.tables = tables
+        self.found: dict[str, frozenset[Export]] = {}
+
+    def read(self, item: SharedObject, wanted: Iterable[Names] | None) -> None:
+        """Add all symbols of ``item``, or those that are wanted."""
+        table = self.tables.get(item.path)
+        if table is None:
+            return
+        if wanted is not None:
+            names = {name for group in wanted for name in group.names}
+            table = frozenset(Export(export.name, "") for export in table if export.name in names)
+        self.found[item.path] = self.found.get(item.path, frozenset()) | table
 
 
 class _ExportReader:

@@ -19,7 +19,7 @@ from typing import Protocol
 from orbit.audit.dynamic import Export, read_exports
 from orbit.audit.elf import EM_CUDA, HEADER, Buffer, Elf, MalformedBinary, is_elf
 from orbit.audit.facts import SharedObject
-from orbit.audit.objects import LIBRARY, object_of
+from orbit.audit.objects import ELF_HEAD_BYTES, LIBRARY, object_of, other_elf
 from orbit.audit.sparse import Keeper, NotKept, Range
 from orbit.audit.texts import MAX_BYTES, METADATA, is_wanted
 
@@ -92,6 +92,8 @@ def scan_member(
         return Scanned(digest, text=b"".join(hold.pieces) if isinstance(hold, _Hold) else b"")
     if elf:
         return read_facts(path, whole if whole is not None else _result(hold), digest, keep)
+    if may_be_elf(path, size, mode) and (other := other_elf(path, bytes(first[:ELF_HEAD_BYTES]))) is not None:
+        return Scanned(digest, other)
     if LIBRARY.search(path) and bytes(first[:4]) in (b"", bytes(4)):
         return Scanned(digest, damaged=f"{path}: empty, or zeros in place of an ELF header")
     return Scanned(digest)
@@ -171,12 +173,12 @@ def is_library(path: str, soname: str) -> bool:
 
 
 def _first_of(pieces: Iterable[Piece]) -> tuple[Piece, Iterator[Piece]]:
-    """(the first bytes, six at least if there are so many; the pieces after them)."""
+    """(the first bytes, ELF_HEAD_BYTES at least if there are so many; the pieces after them)."""
     rest = iter(pieces)
     first: Piece = b""
     for piece in rest:
         first = piece if not first else bytes(first) + bytes(piece)
-        if len(first) >= len(b"\x7fELF\x02\x01"):
+        if len(first) >= ELF_HEAD_BYTES:
             break
     return first, rest
 

@@ -22,6 +22,7 @@ from orbit.audit.dynamic import Export
 from orbit.audit.environment import variables_of
 from orbit.audit.facts import Disorder, Distribution, Environment, FileFact, Layout, SharedObject, Tree, join
 from orbit.audit.hashing import SUPPORTED
+from orbit.audit.objects import select_exports
 from orbit.audit.policies import base_glibc
 from orbit.audit.scan import Scanned, may_be_elf, scan_member
 from orbit.audit.texts import HEAD_BYTES, MAX_BYTES, is_head_wanted, is_wanted, read_text
@@ -276,17 +277,13 @@ def _combine(
         while parent not in entries or not entries[parent].is_folder:
             entries[parent] = folder
             parent = parent.rpartition("/")[0]
-    wanted = {need.library for item in objects.values() if item.dynamic for need in item.dynamic.needs}
+    ordered = tuple(objects[path] for path in sorted(objects))
     return Environment(
         layout=layout,
         tree=Tree(entries, {}, (), ()),
         dists=dists,
-        objects=tuple(objects[path] for path in sorted(objects)),
-        exports={
-            path: table
-            for path, table in exports.items()
-            if (dynamic := objects[path].dynamic) and {dynamic.soname, path.rpartition("/")[2]} & wanted
-        },
+        objects=ordered,
+        exports=select_exports(ordered, exports),
         damaged=damaged,
         num_remembered=0,
         digests=digests,

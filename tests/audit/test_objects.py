@@ -75,10 +75,25 @@ def test_other_formats_named_like_a_library_are_left_out(tmp_path: Path, data: b
     assert read(tmp_path) == ([], {})
 
 
-def test_device_code_of_its_own_and_other_classes_are_left_out(tmp_path: Path) -> None:
+def test_device_code_of_its_own_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "kernel.so.cubin", write_elf(machine=EM_CUDA))
-    write(tmp_path, "lib32.so", HOPPER[:4] + b"\x01" + HOPPER[5:])
     assert read(tmp_path) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("ident", "machine", "seen"),
+    [
+        (b"\x01\x01", b"\x03\x00", 3),  # i386
+        (b"\x01\x01", b"\x3e\x00", 3),  # x32
+        (b"\x01\x01", b"\x28\x00", 40),  # 32-bit ARM
+        (b"\x02\x02", b"\x00\x16", 22),  # s390x, big-endian
+    ],
+)
+def test_of_other_classes_only_the_machine_is_read(tmp_path: Path, ident: bytes, machine: bytes, seen: int) -> None:
+    write(tmp_path, "lib.so", HOPPER[:4] + ident + HOPPER[6:18] + machine + HOPPER[20:])
+    write(tmp_path, "short.so", HOPPER[:4] + ident + b"x")
+    (item,) = objects_of(tmp_path)
+    assert (item.path, item.machine, item.containers, item.dynamic) == ("lib.so", seen, (), None)
 
 
 @pytest.mark.parametrize(("data", "names"), [(b"", 1), (bytes(4096), 1), (b"\0\0", 0)])
