@@ -60,6 +60,8 @@ class Family(Record, frozen=True, kw_only=True):
     embedded_objects: tuple[str, ...] = ()
     """Local symbols of the linked part: three integers that state its release."""
     reason: str
+    fix: str = ""
+    """What to do about several copies; made from their paths when empty."""
 
     def has(self, name: str, soname: str) -> bool:
         """Whether a file of this name and soname is a copy (not a mere member) of the library."""

@@ -128,6 +128,32 @@ class Loader:
         folder = item.path.rpartition("/")[0]
         return self._search(folder, self.rpath_of(item), item.dynamic.runpath, soname) or MISSING
 
+    def has(self, folder: str, where: str, soname: str) -> bool:
+        """Whether the run path element ``where`` of an object in ``folder`` leads to a usable library of that name."""
+        return self._at(folder, where, soname) is not None
+
+    def finds(self, soname: str) -> bool:
+        """Whether LD_LIBRARY_PATH and the system lead to it, for whoever opens it by name."""
+        return self._search("", (), (), soname) is not None
+
+    def search_folders(self) -> Iterator[tuple[str, str]]:
+        """(folder of the tree, what names it) for every folder that any process looks through, in the loader's order.
+
+        With a cache those of ld.so.conf count all the same: ldconfig reads them whenever it runs, and the container
+        toolkit runs it when a container starts.
+        """
+        groups: list[tuple[str, Sequence[str]]] = [("LD_LIBRARY_PATH", self.library_path)]
+        if self.env.tree.rooted:
+            configured = tuple(item.folder for item in ld_conf.configured_folders(self.env.texts))
+            groups += [("ld.so.conf", configured), ("default folder", ld_conf.DEFAULT_FOLDERS)]
+        seen = set()
+        for name, folders in groups:
+            for where in folders:
+                inside = self.folder_of("", where)
+                if inside is not None and inside not in seen:
+                    seen.add(inside)
+                    yield inside, name
+
     def providers(self, soname: str) -> tuple[str, ...]:
         """What satisfies ``soname`` once it is loaded; of copies in one folder the one that has the name."""
         by_folder: dict[str, str] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from orbit.audit.dynamic import Dynamic, Export, Import
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.loader import Loader
+from orbit.audit.loader import Loader, loader_of
 from orbit.audit.policy import Policy
 from orbit.core.findings import Finding, Severity
 
@@ -24,7 +24,7 @@ SHOWN = 5
 
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     """One finding per shared object and library that lacks something it needs."""
-    loader = Loader(env, policy)
+    loader = loader_of(env, policy)
     for item in env.objects:
         if item.dynamic is None or item.machine != loader.machine:
             continue
