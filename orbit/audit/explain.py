@@ -47,7 +47,7 @@ def explain(rule: str, *, width: int | None = None, color: bool = False) -> str:
 
     Raises :class:`InputError` naming similar rules when there is none of that name.
     """
-    page = rule_page(rule)
+    page = rule_page(rule) or (f"# {rule}\n" if rule in TITLES else "")
     if not page:
         near = difflib.get_close_matches(rule, TITLES, NEAR, 0.4) or [name for name in TITLES if rule and rule in name]
         guess = f"did you mean {', '.join(near[:NEAR])}? " if near else ""

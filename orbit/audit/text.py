@@ -19,8 +19,6 @@ LOG_WIDTH = 120
 MIN_WIDTH = 40
 SUBJECTS, CAUSES, ACTIONS, ROWS, VALUE = 8, 6, 7, 12, 240
 """How many subjects of a cause, causes of a rule, actions and coverage rows are shown, and characters of a value."""
-SIMILAR = 2
-"""More fixes of one rule than this are one line of what to do."""
 CODES = {"error": "1;31", "warning": "1;33", "note": "1;36", "waived": "2", "ok": "32", "bold": "1", "dim": "2"}
 NOUNS = {
     "files": "file", "links": "link", "distributions": "distribution", "shared_objects": "shared object",
@@ -301,21 +299,16 @@ def _looked_at(report: TargetReport, style: Style) -> Iterator[str]:
 
 
 def _what_to_do(report: TargetReport, style: Style) -> Iterator[str]:
-    todo = actions(report)
+    todo = actions(report, every=style.verbose)
     if not todo:
         return
     yield style.paint("What to do", "bold")
-    fixes = Counter((action.severity, action.rule) for action in todo)
-    once = {(action.severity, action.rule): action for action in reversed(todo)}
-    kept = [action for action in todo if fixes[action.severity, action.rule] <= SIMILAR or action in once.values()]
-    shown = todo if style.verbose else kept[:ACTIONS]
+    shown = todo if style.verbose else todo[:ACTIONS]
     for number, action in enumerate(shown, 1):
         first = f"{number:>3}. "
+        indent = " " * len(first)
         yield from style.wrap(action.fix, first)
-        more = f" and {len(action.subjects) - 1:,} more" if len(action.subjects) > 1 else ""
-        about = f"{action.severity} {action.rule}: {action.subjects[0]}{more}"
-        if fixes[action.severity, action.rule] > SIMILAR and not style.verbose:
-            about += f"; {fixes[action.severity, action.rule] - 1} more fixes like this one are above"
-        yield from (style.paint(line, "dim") for line in style.wrap(about, " " * len(first), " " * len(first) + "  "))
-    if len(shown) < len(kept):
-        yield f"     ... and {len(kept) - len(shown):,} more; --verbose lists them"
+        about = f"{action.severity} {action.rule}: {action.about}"
+        yield from (style.paint(line, "dim") for line in style.wrap(about, indent, f"{indent}  "))
+    if len(shown) < len(todo):
+        yield f"     ... and {len(todo) - len(shown):,} more; --verbose lists them"

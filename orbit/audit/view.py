@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orbit.audit.report import COUNTS, LibraryCoverage, TargetCoverage, TargetReport
 from orbit.audit.rules import RULES
@@ -18,6 +18,8 @@ from orbit.core.findings import Finding, Severity
 
 TITLES: dict[str, str] = {rule.id: rule.title for rule in RULES.values()} | {item.ID: item.TITLE for item in DEPTH}
 """What holds when a rule is silent, by rule id."""
+SIMILAR = 2
+"""More fixes of one rule than this are one thing to do."""
 WEIGHT = {severity: position for position, severity in enumerate(Severity)}
 
 
@@ -53,6 +55,15 @@ class Action:
     rule: str
     severity: Severity
     subjects: tuple[str, ...]
+    similar: int
+    """How many more fixes of this rule stand beside the findings."""
+
+    @property
+    def about(self) -> str:
+        """The first subject, and how many more there are."""
+        more = f" and {len(self.subjects) - 1:,} more" if len(self.subjects) > 1 else ""
+        others = f"; {self.similar:,} more fixes like this one stand with the findings" if self.similar else ""
+        return f"{self.subjects[0]}{more}{others}"
 
 
 def causes(report: TargetReport) -> tuple[Cause, ...]:
@@ -74,16 +85,23 @@ def causes(report: TargetReport) -> tuple[Cause, ...]:
     return tuple(sorted(made, key=lambda cause: (cause.waived, WEIGHT[cause.severity], order[cause.rule])))
 
 
-def actions(report: TargetReport) -> tuple[Action, ...]:
-    """What to do, most important first: fixes of errors, then of warnings, then of notes; each once."""
+def actions(report: TargetReport, *, every: bool = False) -> tuple[Action, ...]:
+    """What to do, most important first: fixes of errors, then of warnings, then of notes; each once.
+
+    A rule with many different fixes ("lock a release that has ...") is one line with its first, unless ``every``.
+    """
     found: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for cause in causes(report):
         if not cause.waived and cause.fix:
             found[cause.rule, cause.fix].extend(cause.findings)
-    made = [
-        Action(fix, rule, min((f.severity for f in findings), key=WEIGHT.__getitem__), _once(findings))
-        for (rule, fix), findings in found.items()
-    ]
+    by_rule: dict[tuple[Severity, str], list[Action]] = defaultdict(list)
+    for (rule, fix), findings in found.items():
+        severity = min((finding.severity for finding in findings), key=WEIGHT.__getitem__)
+        by_rule[severity, rule].append(Action(fix, rule, severity, _once(findings), 0))
+    made: list[Action] = []
+    for same in by_rule.values():
+        folded = len(same) > SIMILAR and not every
+        made += [replace(same[0], similar=len(same) - 1)] if folded else same
     return tuple(sorted(made, key=lambda action: WEIGHT[action.severity]))
 
 

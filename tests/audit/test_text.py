@@ -95,7 +95,7 @@ def test_errors_come_first_then_what_to_do_then_one_line() -> None:
         "  1. build it",
         "     error arch-coverage: mega/kernels/_fused_0.so and 44 more",
         "  2. lock a release with f0",
-        "     error symbol-version: p0/_C.so; 11 more fixes like this one are above",
+        "     error symbol-version: p0/_C.so; 11 more fixes like this one stand with the findings",
         "  3. chmod a+r",
         "     warning unreadable: x",
         "",

@@ -53,6 +53,16 @@ def test_actions_put_errors_first_and_name_each_subject_once() -> None:
     assert found[0].subjects == ("a", "b")
 
 
+def test_many_fixes_of_one_rule_are_one_thing_to_do() -> None:
+    findings = tuple(finding(subject=f"s{i}", fix=f"lock {i}") for i in range(9))
+    (action,) = actions(report(findings=findings))
+    assert (action.fix, action.similar) == ("lock 0", 8)
+    assert action.about == "s0; 8 more fixes like this one stand with the findings"
+    every = actions(report(findings=findings), every=True)
+    assert [(item.fix, item.similar) for item in every] == [(f"lock {i}", 0) for i in range(9)]
+    assert len(actions(report(findings=findings[:2]))) == 2
+
+
 B200 = {"target": "b200"}
 
 
