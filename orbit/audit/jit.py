@@ -29,7 +29,7 @@ TOOL = re.compile(
 MAX_SEARCH_BYTES = 128 << 20
 """Of one section; the longest read-only data of CUDA 13.4's tools has 30 MB."""
 CAPABILITY = re.compile(r"^\d+\.\d$")
-LIBRARY_MAJOR = re.compile(r"^(\d+\.\d+)")
+LIBRARY_MAJOR = re.compile(r"^(\d{1,4}\.\d{1,4})")
 
 
 class Need(Record, frozen=True, kw_only=True):

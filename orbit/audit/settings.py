@@ -20,6 +20,10 @@ from orbit.core.records import Record, load_toml
 from orbit.errors import InputError
 
 READ, WRITE, EXECUTE = 4, 2, 1
+MAX_DIGITS = 10
+"""Of a user or group number, which has 32 bits."""
+MAX_ENTRIES = 256
+"""Of a list of folders; what comes later is not looked at."""
 MAX_SOURCED = 16
 """Scripts followed from one entry point."""
 ASSIGNMENT = re.compile(
@@ -27,6 +31,7 @@ ASSIGNMENT = re.compile(
     rb"(\"[^\"\n]*\"|'[^'\n]*'|[^\s;&|}\"']*)"
 )
 SOURCED = re.compile(rb"(?:^|[;&|\s])(?:\.|source)\s+[\"']?([^\s\"';]+)", re.MULTILINE)
+COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 REFERENCE = re.compile(r"\$\{?\w+|`|\$\(")
 """A part of a value that only a shell can fill in."""
 
@@ -196,7 +201,7 @@ def search_path(env: Environment, policy: Policy) -> tuple[str, ...]:
     """The folders of PATH; without one those an activated environment puts in front."""
     value = value_of(env, "PATH")
     if value:
-        return tuple(folder for folder in value.split(":") if folder)
+        return tuple(folder for folder in folders_of(value) if folder)
     own = home_prefix(env, policy)
     return tuple(f"{folder}/{part}" for folder in own[:1] for part in ("bin", "cuda/bin"))
 
@@ -225,12 +230,17 @@ class Account(NamedTuple):
     home: str
 
 
+def is_number(text: str) -> bool:
+    """Whether ``text`` is a user or group number."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
+
+
 def accounts(env: Environment) -> tuple[Account, ...]:
     """The accounts of an image; lines that are not accounts are passed over."""
     found = []
     for line in env.texts.get("etc/passwd", b"").decode("utf-8", "replace").splitlines():
         fields = line.split(":")
-        if len(fields) >= 6 and fields[2].isdecimal() and fields[3].isdecimal():
+        if len(fields) >= 6 and is_number(fields[2]) and is_number(fields[3]):
             found.append(Account(fields[0], int(fields[2]), int(fields[3]), fields[5]))
     return tuple(found)
 
@@ -245,7 +255,7 @@ def configured_account(env: Environment) -> Account | None:
     """Who the image's USER is; None when it names somebody ``/etc/passwd`` does not know."""
     user = env.image.user.partition(":")[0] if env.image else ""
     known = accounts(env)
-    if user.isdecimal():
+    if is_number(user):
         return next((one for one in known if one.uid == int(user)), Account("", int(user), int(user), ""))
     if not user:
         return next((one for one in known if one.uid == 0), Account("root", 0, 0, ""))
@@ -277,20 +287,20 @@ def entry_assignments(env: Environment) -> Iterator[tuple[str, str]]:
     This does not run a shell: an assignment that is never reached counts too, so it says what *may* be set. Scripts it
     reads are found by their name, for the folder is often a variable.
     """
-    pending, seen = [entry_script(env)], set()
+    pending = [entry_script(env)]
+    seen: set[str] = set()
     while pending and len(seen) < MAX_SOURCED:
         path = pending.pop(0)
         if not path or path in seen:
             continue
         seen.add(path)
-        text = re.sub(rb"(?m)^\s*#.*$", b"", env.texts[path])
+        text = COMMENT.sub(b"", env.texts[path])
         for name, value in ASSIGNMENT.findall(text):
             yield name.decode(), value.decode("utf-8", "replace").strip("\"'")
-        for sourced in SOURCED.findall(text):
-            name = sourced.decode("utf-8", "replace").rpartition("/")[2]
-            pending.extend(sorted(other for other in env.texts if other.rpartition("/")[2] == name))
+        names = {found[1].decode("utf-8", "replace").rpartition("/")[2] for found in SOURCED.finditer(text)}
+        pending.extend(sorted(other for other in env.texts if other.rpartition("/")[2] in names))
 
 
 def folders_of(value: str) -> tuple[str, ...]:
     """The entries of a colon-separated list, empty ones included (they mean the current folder)."""
-    return tuple(value.split(":")) if value else ()
+    return tuple(value.split(":", MAX_ENTRIES)[:MAX_ENTRIES]) if value else ()

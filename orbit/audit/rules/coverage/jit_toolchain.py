@@ -146,7 +146,7 @@ def _range(need: Need, target: GpuTarget) -> str:
 
 def _find(env: Environment, policy: Policy, toolkit: Toolkit, need: Need) -> tuple[bool, tuple[str, ...]]:
     """(it lies where an environment cannot look; files in the tree, in the order in which they would be taken)."""
-    value = value_of(env, need.variable) if need.variable else ""
+    value = value_of(env, need.variable).strip() if need.variable else ""
     if value:
         if need.runs and not value.startswith("/"):
             # a compiler may have arguments

@@ -4,4 +4,20 @@ from __future__ import annotations
 
 from types import ModuleType
 
-SETTINGS: tuple[ModuleType, ...] = ()
+from orbit.audit.rules.settings import (
+    baked_variable,
+    cache_location,
+    image_user,
+    shipped_cache,
+    shipped_secret,
+    variable_conflict,
+)
+
+SETTINGS: tuple[ModuleType, ...] = (
+    image_user,
+    variable_conflict,
+    baked_variable,
+    cache_location,
+    shipped_cache,
+    shipped_secret,
+)
