@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from packaging.utils import canonicalize_name
-
 from orbit.audit.dynamic import VersionNeed
 from orbit.audit.facts import Environment
 from orbit.audit.policy import System, load_system
@@ -60,15 +58,6 @@ class Libraries(Record, frozen=True, kw_only=True):
     """The first glibc minor release whose floor has them."""
 
 
-class Provided(Record, frozen=True, kw_only=True):
-    """Libraries that other distributions bring."""
-
-    distributions: tuple[str, ...]
-    """Normalised names (shell patterns)."""
-    sonames: tuple[str, ...]
-    """Shell patterns."""
-
-
 class Policies(Record, frozen=True, kw_only=True):
     """``kernels/expectations/manylinux.toml``."""
 
@@ -79,7 +68,6 @@ class Policies(Record, frozen=True, kw_only=True):
     musl: Libraries
     floors: tuple[Floor, ...]
     """In rising order of glibc."""
-    provided: tuple[Provided, ...]
 
     def floor(self, glibc: int) -> Floor:
         """The table's floor for glibc 2.``glibc``, itself or the next one above it; the last when there is none."""
@@ -97,15 +85,6 @@ class Policies(Record, frozen=True, kw_only=True):
         if promise.family == "musl":
             return _matches(soname, self.musl.sonames)
         return any(_matches(soname, item.sonames) for item in self.libraries if item.since <= promise.release[1])
-
-    def brought_by(self, soname: str) -> tuple[str, ...]:
-        """Patterns of the distributions that bring ``soname``; empty for a library that is nobody's."""
-        return tuple(name for item in self.provided if _matches(soname, item.sonames) for name in item.distributions)
-
-    def brings(self, requires: Iterable[str], soname: str) -> bool:
-        """Whether a distribution that requires ``requires`` (names) gets ``soname`` from one of them."""
-        patterns = self.brought_by(soname)
-        return any(_matches(canonicalize_name(name), patterns) for name in requires)
 
 
 class Promise(NamedTuple):

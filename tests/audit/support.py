@@ -6,8 +6,10 @@ import datetime as dt
 from pathlib import Path
 
 from orbit.audit.environment import read_environment
+from orbit.audit.facts import Environment
 from orbit.audit.policy import Expectations, Policy, load_policy
 from orbit.audit.rules import RULES
+from orbit.audit.wheels import read_wheels
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
 from orbit.profile.model import load_profile
@@ -25,3 +27,15 @@ def judge(prefix: Path, rule: str, policy: Policy | None = None) -> list[Finding
     """Findings of one rule."""
     policy = policy or make_policy()
     return list(RULES[rule].check(read_environment(prefix, policy.profile, Silent()), policy))
+
+
+def judge_wheels(paths: Path | list[Path], rule: str, policy: Policy | None = None) -> list[Finding]:
+    """Findings of one rule over wheels, or folders of them."""
+    policy = policy or make_policy()
+    given = paths if isinstance(paths, list) else [paths]
+    return list(RULES[rule].check(read_wheels(given, policy.profile, Silent()), policy))
+
+
+def read(prefix: Path) -> Environment:
+    """The facts of a written environment."""
+    return read_environment(prefix, make_policy().profile, Silent())

@@ -100,15 +100,6 @@ def test_libraries_that_the_system_brings() -> None:
     assert (table.allows(musl, "libc.musl-x86_64.so.1"), table.allows(musl, "libc.so.6")) == (True, False)
 
 
-def test_libraries_that_distributions_bring() -> None:
-    table = load_policies()
-    assert table.brings(["Torch"], "libc10_cuda.so")
-    assert table.brings(["nvidia_cublas"], "libcublasLt.so.13")
-    assert table.brings(["torch"], "libcublas.so.13")
-    assert not table.brings(["numpy"], "libc10.so")
-    assert not table.brings(["torch"], "libnowhere.so")
-
-
 def test_floors_only_rise() -> None:
     """A system with a newer glibc has what an older one has: a slip of the pen in the table would break it."""
     floors = load_policies().floors

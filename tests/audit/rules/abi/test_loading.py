@@ -1,4 +1,4 @@
-"""symbol-version, needs-library, foreign-extension: libraries as the loader would pick them."""
+"""symbol-version, needs-library: libraries as the loader would pick them."""
 
 from __future__ import annotations
 
@@ -111,26 +111,3 @@ def test_declared_optional_library(env: EnvironmentWriter) -> None:
     env.add("user", {"user/plugin.so": write_elf(needed=["libmpi.so.40"])})
     absent = Absent(files=("user/plug*.so",), sonames=("libmpi.so.*",), reason="an optional plug-in for MPI")
     assert judge(env.prefix, "needs-library", make_policy(Expectations(schema=1, absent=(absent,)))) == []
-
-
-@pytest.mark.parametrize(
-    ("names", "subjects"),
-    [
-        (["_c.cpython-310-x86_64-linux-gnu.so"], ["x/_c.cpython-310-x86_64-linux-gnu.so"]),
-        (["_c.cpython-312-aarch64-linux-gnu.so"], ["x/_c.cpython-312-aarch64-linux-gnu.so"]),
-        (["_c.pypy310-pp73-x86_64-linux-gnu.so"], ["x/_c.pypy310-pp73-x86_64-linux-gnu.so"]),
-        (["_c.cpython-312-x86_64-linux-gnu.so"], []),
-        (["_c.abi3.so", "libother.so", "_plain.so"], []),
-        (["_c.cpython-310-x86_64-linux-gnu.so", "_c.cpython-312-x86_64-linux-gnu.so"], []),
-        (["_c.cpython-39-x86_64-linux-gnu.so", "_c.abi3.so"], []),
-    ],
-)
-def test_extension_tags(env: EnvironmentWriter, names: list[str], subjects: list[str]) -> None:
-    env.add("x", {f"x/{name}": write_elf() for name in names})
-    assert [finding.subject for finding in judge(env.prefix, "foreign-extension")] == subjects
-
-
-@pytest.mark.parametrize(("tag", "count"), [("cp313-abi3-linux_x86_64", 1), ("cp310-abi3-linux_x86_64", 0)])
-def test_floor_of_the_stable_abi(env: EnvironmentWriter, tag: str, count: int) -> None:
-    env.add("x", {"x/_c.abi3.so": write_elf()}, tags=[tag])
-    assert len(judge(env.prefix, "foreign-extension")) == count
