@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from orbit.audit.coverage import Result, arch_bytes, arch_counts, count_results, result_of
 from orbit.audit.facts import Environment, SharedObject, printable
 from orbit.audit.loader import Loader
 from orbit.audit.policy import Policy
+from orbit.audit.releases import library_releases
 from orbit.audit.report import (
     ArchitectureUse,
     DepthLibrary,
     Expected,
     LibraryCoverage,
+    LibraryRelease,
     LoaderRow,
     TargetCoverage,
     TargetReport,
@@ -69,10 +73,16 @@ def make_report(
         rules=rules,
         skipped=skipped,
         loader=rows,
+        libraries=tuple(_libraries(env)),
         depth=depth,
         architectures=tuple(architectures(device, policy)),
         distributions=distributions(env),
     )
+
+
+def _libraries(env: Environment) -> Iterator[LibraryRelease]:
+    for item in library_releases(env):
+        yield msgspec.structs.replace(item, file=printable(item.file), soname=printable(item.soname))
 
 
 def distributions(env: Environment) -> dict[str, str]:

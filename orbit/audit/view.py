@@ -86,13 +86,13 @@ def causes(report: TargetReport) -> tuple[Cause, ...]:
 
 
 def actions(report: TargetReport, *, every: bool = False) -> tuple[Action, ...]:
-    """What to do, most important first: fixes of errors, then of warnings, then of notes; each once.
+    """What to do, most important first: fixes of errors, then of warnings; each once. Notes ask for nothing.
 
     A rule with many different fixes ("lock a release that has ...") is one line with its first, unless ``every``.
     """
     found: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for cause in causes(report):
-        if not cause.waived and cause.fix:
+        if cause.fix and not cause.waived and cause.severity is not Severity.NOTE:
             found[cause.rule, cause.fix].extend(cause.findings)
     by_rule: dict[tuple[Severity, str], list[Action]] = defaultdict(list)
     for (rule, fix), findings in found.items():

@@ -90,3 +90,12 @@ def test_loader_table_has_every_need(env: EnvironmentWriter) -> None:
         LoaderRow(file="lib/user.so", soname="no.so", how="missing", path=""),
         LoaderRow(file="native/_c.cpython-312-x86_64-linux-gnu.so", soname="libc.so.6", how="base", path=""),
     }
+
+
+def test_libraries_have_printable_names_and_the_release_they_state(env: EnvironmentWriter) -> None:
+    nccl = write_elf(soname="libnccl.so.2", sections=[(".rodata", b"\0NCCL version 2.28.9+cuda13.0\0")])
+    env.add("nccl", {"nccl/libnccl.so.2": nccl})
+    (found,) = audit_environment(env.prefix, load_profile("probe")).libraries
+    assert (found.family, found.file, found.soname, found.release) == (
+        "NCCL", "nccl/libnccl.so.2", "libnccl.so.2", "2.28.9",
+    )  # fmt: skip

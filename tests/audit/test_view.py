@@ -40,6 +40,7 @@ def test_waived_findings_come_last_and_ask_for_nothing() -> None:
 
 def test_actions_put_errors_first_and_name_each_subject_once() -> None:
     findings = (
+        finding(Severity.NOTE, rule="wheel-tag", fix="never asked for", subject="n"),
         finding(Severity.WARNING, rule="unreadable", fix="chmod", subject="w"),
         finding(subject="a", message="one"),
         finding(subject="a", message="two"),

@@ -12,7 +12,7 @@ from tests.audit.reports import call, full_report
 
 
 def test_every_format_makes_bytes_that_begin_as_they_should() -> None:
-    starts = {"json": b'{"orbit":', "sarif": b"{\n", "junit": b"<?xml", "html": b"<!doctype html>"}
+    starts = {"json": b'{"schema":"orbit.audit/2"', "sarif": b"{\n", "junit": b"<?xml", "html": b"<!doctype html>"}
     assert set(starts) == set(FORMATS)
     for form, start in starts.items():
         made = render(form, call(full_report()))
