@@ -167,8 +167,10 @@ def _by_text(elf: Elf, texts: tuple[str, ...]) -> str:
 def _search(elf: Elf, section: Section, start: bytes, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
     """``pattern`` in a section, looked for in blocks that overlap by the longest match."""
     end = section.offset + min(section.size, MAX_SEARCH_BYTES)
+    searched = getattr(elf.data, "searched", None)  # of a stream only what is looked for was kept
     for at in range(section.offset, end, BLOCK_BYTES):
-        block = elf.data[at : min(at + BLOCK_BYTES + MAX_MATCH_BYTES, end)]
+        stop = min(at + BLOCK_BYTES + MAX_MATCH_BYTES, end)
+        block: bytes = searched(at, stop, start) if searched else elf.data[at:stop]
         where = block.find(start)
         while where >= 0:
             if (match := pattern.match(block, where)) is not None:

@@ -1,7 +1,7 @@
 """All facts of one file in one pass over its bytes: digest, ELF facts, exported symbols, text.
 
 For files that are not on disk: members of image layers and of wheels. The bytes come in pieces and are never held
-together, except for small files and for what :mod:`orbit.audit.sparse` keeps of a large library.
+together, except for small files and for what :mod:`orbit.audit.keeper` keeps of a large library.
 
     found = scan_member("opt/orbit/lib/libx.so", size, mode, pieces)
     if found.missing:  # rare: a reader needs bytes that went by; read the member again
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,14 +20,22 @@ from typing import Protocol
 from orbit.audit.dynamic import Export, read_exports
 from orbit.audit.elf import EM_CUDA, HEADER, Buffer, Elf, MalformedBinary, is_elf
 from orbit.audit.facts import SharedObject
+from orbit.audit.jit import RELEASE_MARK, is_tool
+from orbit.audit.keeper import Keeper
+from orbit.audit.knowledge import anchor, libraries
 from orbit.audit.objects import ELF_HEAD_BYTES, LIBRARY, object_of, other_elf
-from orbit.audit.sparse import Keeper, NotKept, Range
+from orbit.audit.releases import wanted_patterns
+from orbit.audit.sparse import NotKept, Range, Sparse
 from orbit.audit.texts import MAX_BYTES, METADATA, is_wanted
 
-WHOLE_BYTES = 24 << 20
+WHOLE_BYTES = 64 << 20
 """ELF files up to this are held whole while they are read."""
+JOINED_BYTES = 16 << 20
+"""And in one piece: quicker to read, but for a moment twice in memory."""
 AGAIN_BYTES = 1 << 20
 """Asked for around a range that was missing, so that the next reader does not miss its neighbours."""
+DENSE_BYTES = 100 << 20
+"""Of a library whose code tells its release (nvJitLink) all is kept but device code, up to this."""
 MAX_READINGS = 6
 """A file that still misses something after so many readings is damaged on purpose."""
 METADATA_NAMES = frozenset({"METADATA", "WHEEL", "RECORD", "INSTALLER", "direct_url.json"})
@@ -83,7 +92,7 @@ def scan_member(
     elf = not text and may_be_elf(path, size, mode) and is_elf(bytes(first[:6]))
     hold: _Hold | Keeper | None = None
     if text or (elf and whole is None):
-        hold = Keeper(size, keep) if elf and size > WHOLE_BYTES else _Hold()
+        hold = _keeper(path, size, keep) if elf and size > WHOLE_BYTES else _Hold()
     damaged = _read(path, size, _all(first, rest), state, hold)
     digest = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode() if state is not None else ""
     if damaged:
@@ -97,6 +106,17 @@ def scan_member(
     if LIBRARY.search(path) and bytes(first[:4]) in (b"", bytes(4)):
         return Scanned(digest, damaged=f"{path}: empty, or zeros in place of an ELF header")
     return Scanned(digest)
+
+
+def _keeper(path: str, size: int, keep: tuple[Range, ...]) -> Keeper:
+    """What keeps a large ELF file: with the texts that tell the release of a library or tool of this name."""
+    name = path[path.rfind("/") + 1 :]
+    anchors = {anchor(pattern.pattern) for pattern in wanted_patterns(name)}
+    if is_tool(path):
+        anchors.add(RELEASE_MARK)
+    family = libraries().family_of(name, "")
+    by_code = family is not None and bool(family.functions) and not family.texts
+    return Keeper(size, keep, anchors=anchors - {b""}, dense=by_code and size <= DENSE_BYTES)
 
 
 class _Hold:
@@ -113,7 +133,11 @@ class _Hold:
 def _result(hold: _Hold | Keeper | None) -> Buffer:
     if isinstance(hold, Keeper):
         return hold.finish()
-    return b"".join(hold.pieces) if hold else b""
+    pieces = hold.pieces if hold else []
+    if sum(map(len, pieces)) <= JOINED_BYTES:
+        return b"".join(pieces)
+    starts = itertools.accumulate(map(len, pieces), initial=0)
+    return Sparse(sum(map(len, pieces)), list(zip(starts, pieces, strict=False)))
 
 
 def _read(path: str, size: int, pieces: Iterator[Piece], state: Hash | None, hold: _Hold | Keeper | None) -> str:
@@ -148,7 +172,8 @@ def read_facts(path: str, data: Buffer, digest: str, keep: tuple[Range, ...] = (
         if len(keep) >= MAX_READINGS:
             return Scanned(digest, damaged=f"{path}: its tables are spread over the file: not read")
         start, stop = error.range
-        return Scanned(digest, missing=(*keep, (start, max(stop, start + AGAIN_BYTES))))
+        more = AGAIN_BYTES << (2 * len(keep))
+        return Scanned(digest, missing=(*keep, (start, min(max(stop, start + more), start + DENSE_BYTES))))
     return Scanned(digest, found, exports)
 
 
