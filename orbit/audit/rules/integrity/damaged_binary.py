@@ -23,11 +23,15 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
             rule=ID,
             severity=Severity.ERROR,
             subject=env.in_site(path),
-            message="not readable as the ELF file it claims to be: its device code and symbols were not checked",
+            message="not readable as a wheel: nothing in it was checked"
+            if path.endswith(".whl")
+            else "not readable as the ELF file it claims to be: its device code and symbols were not checked",
             evidence={"reason": reason, "distribution": env.owners.get(path, "")},
             fix="install its distribution again",
         )
-    for what, seen in (("installed distributions", env.dists), ("shared objects", env.objects)):
+    # a wheel of plain Python is a whole wheel; an environment without a shared object is not the one people mean
+    objects = env.objects or env.kind == "wheels"
+    for what, seen in (("installed distributions", env.dists), ("shared objects", objects)):
         if not seen:
             yield Finding(
                 rule=ID,

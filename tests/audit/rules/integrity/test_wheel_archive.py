@@ -85,6 +85,15 @@ def test_what_record_says_is_compared_with_the_members(tmp_path: Path) -> None:
     assert found == {"x/gone.py", "x/a.py"}
 
 
+def test_plain_python_is_something_to_audit_and_a_broken_archive_is_damage(tmp_path: Path) -> None:
+    write_wheel(tmp_path, "x", {"x.py": b""})
+    assert judge_wheels(tmp_path, "damaged-binary") == []
+    (tmp_path / "y-1.0-py3-none-any.whl").write_bytes(b"PK, but no archive: nothing can be read of this file")
+    (finding,) = judge_wheels(tmp_path, "damaged-binary")
+    assert finding.subject == "y-1.0-py3-none-any.whl"
+    assert "not readable as a wheel" in finding.message
+
+
 def test_every_kind_that_the_reader_tells_has_a_sentence() -> None:
     source = (ROOT / "orbit" / "audit" / "wheel_disorder.py").read_text() + (
         ROOT / "orbit" / "audit" / "wheels.py"
