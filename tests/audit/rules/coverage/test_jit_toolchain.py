@@ -11,7 +11,7 @@ import pytest
 from orbit.audit.environment import read_environment
 from orbit.audit.facts import Environment, ImageFacts, Layout
 from orbit.audit.policy import Policy
-from orbit.audit.rules.coverage import jit_toolchain
+from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding, Severity
 from orbit.env.cuda_home import link_farm
@@ -20,6 +20,7 @@ from tests.audit.test_jit import released
 from tests.writers.elf import write_elf
 from tests.writers.environment import EnvironmentWriter
 
+RULE = RULES["jit-toolchain"]
 TOOLKIT = "nvidia/cu13"
 NVCC_FILES = {
     **{f"{TOOLKIT}/bin/{name}": released("13.0.88") for name in ("nvcc", "ptxas", "fatbinary", "nvlink", "cudafe++")},
@@ -74,7 +75,7 @@ def judge(writer: EnvironmentWriter, policy: Policy | None = None, **variables: 
     policy = policy or make_policy()
     facts = facts_of(writer, policy)
     facts = dataclasses.replace(facts, variables={**facts.variables, **variables})
-    return list(jit_toolchain.check(facts, policy))
+    return list(RULE.check(facts, policy))
 
 
 def subjects(findings: list[Finding]) -> list[str]:
@@ -239,10 +240,10 @@ def as_image(facts: Environment, *, without: tuple[str, ...] = (), add: tuple[st
 def test_an_image_must_have_the_host_compiler(env: EnvironmentWriter) -> None:
     policy = make_policy()
     facts = facts_of(env, policy)
-    assert list(jit_toolchain.check(as_image(facts), policy)) == []
-    findings = list(jit_toolchain.check(as_image(facts, without=("usr/bin/gcc", "usr/bin/g++")), policy))
+    assert list(RULE.check(as_image(facts), policy)) == []
+    findings = list(RULE.check(as_image(facts, without=("usr/bin/gcc", "usr/bin/g++")), policy))
     assert subjects(findings) == ["C compiler", "C++ host compiler"]
-    (finding,) = jit_toolchain.check(as_image(facts, without=("usr/include/stdlib.h",)), policy)
+    (finding,) = RULE.check(as_image(facts, without=("usr/include/stdlib.h",)), policy)
     assert finding.subject == "headers of the C library"
 
 
@@ -250,7 +251,7 @@ def test_an_image_without_a_toolkit_fails(env: EnvironmentWriter) -> None:
     policy = make_policy()
     image = as_image(facts_of(env, policy))
     bare = dataclasses.replace(image, variables={"PATH": "/usr/bin:/opt/orbit/bin"})
-    (finding,) = jit_toolchain.check(bare, policy)
+    (finding,) = RULE.check(bare, policy)
     assert (finding.subject, finding.fatal) == ("CUDA_HOME", True)
     by_path = dataclasses.replace(image, variables={"PATH": "/usr/bin:/opt/orbit/bin:/opt/orbit/cuda/bin"})
-    assert list(jit_toolchain.check(by_path, policy)) == []
+    assert list(RULE.check(by_path, policy)) == []

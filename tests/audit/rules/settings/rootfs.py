@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 
 from orbit.audit.dists import installed_dists, owners_of
 from orbit.audit.environment import read_environment
 from orbit.audit.facts import Environment, ImageFacts, Layout
 from orbit.audit.objects import read_objects
 from orbit.audit.policy import Policy
+from orbit.audit.rules import Rule
 from orbit.audit.texts import read_texts
 from orbit.audit.tree import read_tree
 from orbit.core.console import Silent
@@ -87,7 +87,7 @@ class Rootfs:
 
 
 def judge_image(
-    rule: ModuleType,
+    rule: Rule,
     rootfs: Rootfs,
     variables: Mapping[str, str | None] | None = None,
     policy: Policy | None = None,
@@ -97,7 +97,7 @@ def judge_image(
     return list(rule.check(rootfs.facts(variables, **config), policy or make_policy()))
 
 
-def judge_environment(rule: ModuleType, writer: EnvironmentWriter, **variables: str) -> list[Finding]:
+def judge_environment(rule: Rule, writer: EnvironmentWriter, **variables: str) -> list[Finding]:
     """Findings of a rule about an activated environment with further variables."""
     policy = make_policy()
     facts = read_environment(writer.prefix, policy.profile, Silent())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from orbit.audit.rules.settings import baked_variable
+from orbit.audit.rules import RULES
+from orbit.audit.rules.settings.baked_variable import _hits
 from orbit.audit.settings import load_settings
 from orbit.core.findings import Severity
 from tests.audit.rules.settings.rootfs import Rootfs, judge_environment, judge_image
 
+RULE = RULES["baked-variable"]
+
 
 def test_a_sound_image_is_clean(rootfs: Rootfs) -> None:
-    assert judge_image(baked_variable, rootfs) == []
-    assert judge_environment(baked_variable, rootfs.env) == []
+    assert judge_image(RULE, rootfs) == []
+    assert judge_environment(RULE, rootfs.env) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,7 @@ def test_a_sound_image_is_clean(rootfs: Rootfs) -> None:
     ],
 )
 def test_values_that_are_wrong_for_everybody(rootfs: Rootfs, name: str, value: str, severity: Severity) -> None:
-    (finding,) = judge_image(baked_variable, rootfs, {name: value})
+    (finding,) = judge_image(RULE, rootfs, {name: value})
     assert (finding.subject, finding.severity) == (name, severity)
     assert finding.evidence == {"value": value, "set by": "Env"}
 
@@ -62,19 +65,19 @@ def test_values_that_are_wrong_for_everybody(rootfs: Rootfs, name: str, value: s
     ],
 )
 def test_values_that_are_right_or_harmless(rootfs: Rootfs, name: str, value: str) -> None:
-    assert judge_image(baked_variable, rootfs, {name: value}) == []
+    assert judge_image(RULE, rootfs, {name: value}) == []
 
 
 def test_expandable_segments_beside_torch_memory_saver(rootfs: Rootfs) -> None:
     rootfs.env.add("torch-memory-saver", {"torch_memory_saver/__init__.py": b""})
     values = {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:True"}
-    (finding,) = judge_image(baked_variable, rootfs, values)
+    (finding,) = judge_image(RULE, rootfs, values)
     assert "torch-memory-saver" in finding.message
-    assert judge_image(baked_variable, rootfs, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}) == []
+    assert judge_image(RULE, rootfs, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}) == []
 
 
 def test_a_password_is_not_repeated(rootfs: Rootfs) -> None:
-    (finding,) = judge_image(baked_variable, rootfs, {"https_proxy": "http://ann:s3cretword@proxy.local:3128"})
+    (finding,) = judge_image(RULE, rootfs, {"https_proxy": "http://ann:s3cretword@proxy.local:3128"})
     assert finding.evidence["value"] == "http://...@proxy.local:3128"
 
 
@@ -89,7 +92,7 @@ def test_a_password_is_not_repeated(rootfs: Rootfs) -> None:
     ],
 )
 def test_what_the_container_toolkit_reads(rootfs: Rootfs, name: str, value: str, severity: Severity) -> None:
-    (finding,) = judge_image(baked_variable, rootfs, {name: value})
+    (finding,) = judge_image(RULE, rootfs, {name: value})
     assert (finding.subject, finding.severity) == (name, severity)
 
 
@@ -104,30 +107,30 @@ def test_what_the_container_toolkit_reads(rootfs: Rootfs, name: str, value: str,
     ],
 )
 def test_what_the_container_toolkit_may_read(rootfs: Rootfs, name: str, value: str) -> None:
-    assert judge_image(baked_variable, rootfs, {name: value}) == []
+    assert judge_image(RULE, rootfs, {name: value}) == []
 
 
 def test_an_image_without_device_code_needs_no_driver(rootfs: Rootfs) -> None:
     nothing = {"NVIDIA_VISIBLE_DEVICES": None, "NVIDIA_DRIVER_CAPABILITIES": None}
-    (finding,) = judge_image(baked_variable, rootfs, nothing)
+    (finding,) = judge_image(RULE, rootfs, nothing)
     assert finding.severity is Severity.NOTE
     (rootfs.env.site / "ext/_c.so").unlink()
-    assert judge_image(baked_variable, rootfs, nothing) == []
+    assert judge_image(RULE, rootfs, nothing) == []
 
 
 def test_packages_of_the_home_folder(rootfs: Rootfs) -> None:
-    (finding,) = judge_image(baked_variable, rootfs, {"PYTHONNOUSERSITE": None})
+    (finding,) = judge_image(RULE, rootfs, {"PYTHONNOUSERSITE": None})
     assert (finding.subject, finding.severity) == ("PYTHONNOUSERSITE", Severity.NOTE)
 
 
 def test_values_an_entry_point_computes_are_not_judged(rootfs: Rootfs) -> None:
     script = b"#!/bin/sh\nexport NCCL_SOCKET_IFNAME=$(ip route get 1 | head -1)\nexport NCCL_DEBUG=INFO\n"
     rootfs.write("opt/orbit/bin/start-entrypoint", script, 0o755)
-    (finding,) = judge_image(baked_variable, rootfs)
+    (finding,) = judge_image(RULE, rootfs)
     assert (finding.subject, finding.evidence["set by"]) == ("NCCL_DEBUG", "entry point")
 
 
 def test_every_entry_can_match() -> None:
     for item in load_settings().baked:
         values = ["1", "true", "info", "detail", "eth0", "", "expandable_segments:true"]
-        assert any(baked_variable._hits(item, value) for value in values), item.names
+        assert any(_hits(item, value) for value in values), item.names

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orbit.audit.rules.settings import shipped_secret
+from orbit.audit.rules import RULES
 from tests.audit.rules.settings.rootfs import Rootfs, judge_image
+
+RULE = RULES["shipped-secret"]
 
 HUB = "hf_" + "aB3" * 12
 CLOUD = "AKIA" + "Z" * 16
@@ -26,7 +28,7 @@ CLOUD = "AKIA" + "Z" * 16
     ],
 )
 def test_secrets_in_variables(rootfs: Rootfs, name: str, value: str) -> None:
-    (finding,) = judge_image(shipped_secret, rootfs, {name: value})
+    (finding,) = judge_image(RULE, rootfs, {name: value})
     assert (finding.subject, finding.fatal) == (name, True)
     text = msgspec.json.encode(finding).decode()
     assert value not in text
@@ -51,18 +53,18 @@ def test_secrets_in_variables(rootfs: Rootfs, name: str, value: str) -> None:
     ],
 )
 def test_what_is_no_secret(rootfs: Rootfs, name: str, value: str) -> None:
-    assert judge_image(shipped_secret, rootfs, {name: value}) == []
+    assert judge_image(RULE, rootfs, {name: value}) == []
 
 
 def test_secrets_in_labels(rootfs: Rootfs) -> None:
-    (finding,) = judge_image(shipped_secret, rootfs, labels={"org.build.token": HUB, "org.build.revision": "0" * 40})
+    (finding,) = judge_image(RULE, rootfs, labels={"org.build.token": HUB, "org.build.revision": "0" * 40})
     assert (finding.subject, "label" in finding.message) == ("org.build.token", True)
 
 
 @pytest.mark.parametrize("path", ["root/.netrc", "home/ann/.cache/huggingface/token", "root/.ssh/id_ed25519"])
 def test_files_of_credentials(rootfs: Rootfs, path: str) -> None:
     rootfs.write(path, b"machine api login x password y\n", 0o600)
-    (finding,) = judge_image(shipped_secret, rootfs)
+    (finding,) = judge_image(RULE, rootfs)
     assert finding.subject == path
 
 
@@ -71,4 +73,4 @@ def test_files_that_only_have_such_a_name(rootfs: Rootfs) -> None:
     rootfs.write("usr/share/huggingface/token", b"about tokens")
     rootfs.write("root/.ssh/id_ed25519.pub", b"ssh-ed25519 AAAA")
     rootfs.env.add("samples", {"samples/.netrc": b"machine example"})
-    assert judge_image(shipped_secret, rootfs) == []
+    assert judge_image(RULE, rootfs) == []
