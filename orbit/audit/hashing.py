@@ -30,9 +30,13 @@ class Hashing:
         known: Container[str] = frozenset(),
         workers: int | None = None,
     ) -> None:
-        rows = {
-            row.path: row for dist in dists for row in dist.rows if row.algorithm in SUPPORTED and row.path not in known
-        }
+        rows: dict[str, RecordRow] = {}
+        for dist in dists:
+            for row in dist.rows:
+                if row.algorithm in SUPPORTED and row.path not in known:
+                    other = rows.setdefault(row.path, row)
+                    if other.size != row.size:  # two owners: whose file is on disk is for the rules to say
+                        rows[row.path] = row._replace(size=-1)
         count = min(workers or len(os.sched_getaffinity(0)), len(rows)) or 1
         self.files = len(rows)
         self.bytes = sum(row.size for row in rows.values() if row.size > 0)

@@ -100,13 +100,15 @@ class End:
     which following was given up."""
     absolute: bool = False
     """An absolute link was followed on the way: it leads elsewhere once the tree is moved."""
+    rest: str = ""
+    """What was to come behind a component that is missing."""
 
 
 def follow(tree: Tree, path: str, *, limit: int = MAX_LINKS) -> End:
     """Follow links inside the tree to what ``path`` finally names. Intermediate folders may be links too.
 
-    In a whole root file system absolute links start at its root and ``..`` above the root stays there, as the kernel has
-    it; elsewhere both leave the tree, unless the absolute link leads to the place where the tree lies.
+    In a whole root file system absolute links start at its root and ``..`` above the root stays there, as the kernel
+    has it; elsewhere both leave the tree, unless the absolute link leads to the place where the tree lies.
     """
     done: list[str] = []
     rest = [part for part in path.split("/") if part not in ("", ".")][::-1]
@@ -123,7 +125,7 @@ def follow(tree: Tree, path: str, *, limit: int = MAX_LINKS) -> End:
         target = tree.links.get(here)
         if target is None:
             if here not in tree.entries:
-                return End("missing", here, absolute)
+                return End("missing", here, absolute, "/".join(rest[::-1]))
             done.append(part)
             continue
         limit -= 1

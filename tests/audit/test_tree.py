@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orbit.audit.tree import find_layout, normalise, read_tree, resolve
+from orbit.audit.facts import FileFact, Tree
+from orbit.audit.tree import End, find_layout, follow, normalise, read_tree, resolve
 from orbit.errors import InputError
 from tests.writers.environment import EnvironmentWriter, write_sound_environment
 
@@ -71,3 +75,65 @@ def test_normalise() -> None:
     assert normalise("lib/site", "./pkg//x") == "lib/site/pkg/x"
     assert normalise("lib", "../../x") is None
     assert normalise("lib", "/x") is None
+
+
+def test_conda_names_one_folder_twice(tmp_path: Path) -> None:
+    env = write_sound_environment(tmp_path / "e")
+    (env.prefix / "lib/python3.1").symlink_to("python3.12")
+    assert find_layout(env.prefix, "3.12").site == "lib/python3.12/site-packages"
+
+
+def test_where_a_path_leads_and_why_not(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/file").write_text("x")
+    for link, target in {
+        "here": "a/file",
+        "gone": "b/c",
+        "out": "a/../../x",
+        "absolute": "/etc/hosts",
+        "inside": f"{tmp_path}/a/file",
+        "loop": "loop",
+        "through": "absolute/more",
+    }.items():
+        (tmp_path / link).symlink_to(target)
+    tree = read_tree(tmp_path)
+    assert follow(tree, "here") == End("here", "a/file")
+    assert follow(tree, "gone/d") == End("missing", "b", rest="c/d")
+    assert follow(tree, "out") == End("leaves", "../x")
+    assert follow(tree, "through") == End("leaves", "/etc/hosts/more", absolute=True)
+    assert follow(tree, "inside") == End("here", "a/file", absolute=True)
+    assert follow(tree, "loop") == End("circle", "loop")
+    assert resolve(tree, "inside") == "a/file"
+    rooted = dataclasses.replace(tree, rooted=True, roots=())
+    assert follow(rooted, "absolute") == End("missing", "etc", absolute=True, rest="hosts")
+    assert follow(rooted, "../../a/file") == End("here", "a/file")
+
+
+NAMES = st.sampled_from(["a", "b", "c", "..", ".", ""])
+TARGETS = st.builds(lambda lead, parts: lead + "/".join(parts), st.sampled_from(["", "/"]), st.lists(NAMES, max_size=5))
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c", "a/a", "b/b"]), TARGETS), TARGETS, st.booleans())
+def test_any_links_end_somewhere(links: dict[str, str], path: str, rooted: bool) -> None:
+    fact = FileFact(0o120777, 0, 0, 1, (0, 0, 0, 0))
+    entries = {"": fact, "a": fact, "b": fact, "c": fact} | dict.fromkeys(links, fact)
+    end = follow(Tree(entries, links, (), (), rooted=rooted), path)
+    assert (end.how != "here") or (end.path in entries and end.path not in links)
+    assert not (rooted and end.how == "leaves")
+
+
+def test_files_that_vanish_while_they_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).symlink_to("x")
+
+    def vanish(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "readlink", vanish)
+    assert read_tree(tmp_path).entries.keys() == {""}
+
+
+def test_configuration_that_is_a_fifo_does_not_hang(tmp_path: Path) -> None:
+    env = write_sound_environment(tmp_path / "e")
+    os.mkfifo(env.prefix / "pyvenv.cfg")
+    assert find_layout(env.prefix, "3.12").base_interpreter == ""

@@ -1,31 +1,52 @@
-"""hollow-package: a package that still imports but is empty inside.
+"""hollow-package: a package that still imports, or seems installed, but is empty inside.
 
 When ``pkg/__init__.py`` disappears (a cleaned cache that links pointed into, a half-copied layer) while other files of
-the package stay, Python makes a namespace package of what is left: the import works, every attribute is missing.
+the package stay, Python makes a namespace package of what is left: the import works, every attribute is missing. The
+same happens for a user who may not enter the folder that the file is in.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections import defaultdict
 from collections.abc import Iterator
 
-from orbit.audit.facts import Distribution, Environment
+from orbit.audit.facts import Distribution, Environment, RecordRow, join
 from orbit.audit.policy import Policy
-from orbit.audit.tree import resolve
+from orbit.audit.rules.integrity.access import Access, counted, outermost, some
+from orbit.audit.tree import follow, resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "hollow-package"
 TITLE = "no package is an empty namespace"
+FIX = "install {name} again as real files, not as links"
+INIT = "/__init__.py"
+MODULE = (".py", ".so")
+MAX_ZEROS = 1 << 22
+"""Files up to this size are compared with zeros."""
 
 
 def is_gone(env: Environment, dist: Distribution) -> bool:
-    """Whether nothing of a distribution outside its metadata folder is left, although RECORD lists something."""
+    """Whether nothing of a distribution but metadata and compiled files is left, although RECORD lists something."""
     lead = f"{dist.folder}/"
-    rows = [row.path for row in dist.rows if not row.path.startswith(lead)]
-    return bool(rows) and not any(resolve(env.tree, path) for path in rows)
+    entries = env.tree.entries
+    seen = False
+    for row in dist.rows:
+        if row.path.startswith(lead) or row.path.endswith(".pyc"):
+            continue
+        if row.path in entries and row.path not in env.tree.links:
+            return False
+        if resolve(env.tree, row.path):
+            return False
+        seen = True
+    return seen
 
 
-def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
-    """One finding per hollow package, and per distribution whose files are all gone."""
+def check(env: Environment, policy: Policy) -> Iterator[Finding]:
+    """One finding per distribution and way of being hollow, per closed folder, per leftover of a removed package."""
+    access = Access(env, policy)
+    closed: dict[str, list[str]] = defaultdict(list)
     for dist in env.dists:
         if is_gone(env, dist):
             yield Finding(
@@ -34,30 +55,160 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
                 subject=dist.name,
                 message=f"all {len(dist.rows)} files are gone, only the metadata says it is installed",
                 evidence={"folder": dist.folder},
-                fix="install the distribution again as real files, not as links",
+                fix=FIX.format(name=dist.name),
             )
+        else:
+            yield from _hollow(env, dist, access, closed)
+    yield from _closed(env, access, closed)
+    yield from _eggs(env)
+    yield from _leftovers(env)
+
+
+def _hollow(env: Environment, dist: Distribution, access: Access, closed: dict[str, list[str]]) -> Iterator[Finding]:
+    """Packages of one distribution without a usable ``__init__.py``, and its single-file modules that are gone."""
+    found: dict[str, list[str]] = defaultdict(list)
+    depth = len(dist.site) + 1 if dist.site else 0
+    for row in dist.rows:
+        if row.path.endswith(INIT):
+            package = row.path.removesuffix(INIT)
+            if state := _state(env, row, access, closed):
+                found[state].append(package)
+        elif row.path.endswith(MODULE) and "/" not in row.path[depth:] and resolve(env.tree, row.path) is None:
+            found["gone"].append(row.path)
+    for state, packages in found.items():
+        outer = outermost(packages)
+        many = len(outer) > 1
+        if state == "gone":
+            message = f"{counted(len(outer), 'module')} of it {'are' if many else 'is'} gone: importing it fails"
+        else:
+            message = f"{'their' if many else 'its'} __init__.py is {state}"
+        yield Finding(
+            rule=ID,
+            severity=Severity.ERROR,
+            subject=dist.name if many else env.in_site(outer[0]),
+            message=message,
+            evidence={
+                "distribution": dist.name,
+                "packages": some(env, outer),
+                "with those in them": str(len(packages)) if len(packages) > len(outer) else "",
+                "link": env.tree.links.get(f"{outer[0]}{INIT}", env.tree.links.get(outer[0], "")),
+            },
+            fix=FIX.format(name=dist.name),
+        )
+
+
+def _state(env: Environment, row: RecordRow, access: Access, closed: dict[str, list[str]]) -> str:
+    """What is wrong with an ``__init__.py``, in words; empty when nothing is, or when a closed folder was noted."""
+    fact = env.tree.entries.get(row.path)
+    path = row.path
+    if fact is None or fact.is_link:
+        end = follow(env.tree, row.path)
+        if end.how != "here":
+            if fact is None and end.how == "missing" and end.path.startswith(row.path.removesuffix(INIT)):
+                return "missing: it imports as an empty namespace package"
+            return "a link that leads nowhere in the environment: it imports as an empty namespace package"
+        path = end.path
+        fact = env.tree.entries[path]
+    if not fact.is_file:
+        return "not a regular file: it imports as an empty namespace package"
+    if row.size > 0 and fact.size == 0:
+        return f"empty, RECORD says {row.size} bytes: importing it gives a module without content"
+    if row.size == fact.size and is_zeros(env.digests.get(row.path, ""), row):
+        return "filled with zeros: importing it fails"
+    package = row.path.removesuffix(INIT)
+    blocked = access.closed(path.rpartition("/")[0])
+    if blocked is not None and (path != row.path or f"{package}/".startswith(f"{blocked}/")):
+        inside = blocked.startswith(f"{env.layout.site}/") or path != row.path
+        if inside:
+            closed[blocked].append(package)
+    return ""
+
+
+def is_zeros(digest: str, row: RecordRow) -> bool:
+    """Whether a file of the recorded size has a digest that only zeros have."""
+    if not digest or digest == row.digest or row.algorithm != "sha256" or not 0 < row.size <= MAX_ZEROS:
+        return False
+    zeros = hashlib.sha256(bytes(row.size)).digest()
+    return digest == base64.urlsafe_b64encode(zeros).rstrip(b"=").decode()
+
+
+def _closed(env: Environment, access: Access, closed: dict[str, list[str]]) -> Iterator[Finding]:
+    for folder, packages in sorted(closed.items()):
+        outer = outermost(packages)
+        yield Finding(
+            rule=ID,
+            severity=Severity.ERROR,
+            subject=env.in_site(folder),
+            message=(
+                f"uid {access.uid} cannot enter it: for that user {counted(len(outer), 'package')} "
+                f"{'imports' if len(outer) == 1 else 'import'} as empty namespaces"
+            ),
+            evidence={"packages": some(env, outer), "mode": f"{env.tree.entries[folder].mode & 0o7777:04o}"},
+            fix="open the folder (chmod -R a+rX), or replace the links that lead there by the files themselves",
+        )
+
+
+def _eggs(env: Environment) -> Iterator[Finding]:
+    """Old-style installations (``*.egg-info`` with top_level.txt) of which nothing is left."""
+    tops: set[str] | None = None
+    for path, text in sorted(env.texts.items()):
+        folder, _, name = path.rpartition("/")
+        if name != "top_level.txt" or not folder.endswith(".egg-info"):
             continue
-        for row in dist.rows:
-            if not row.path.endswith("/__init__.py"):
-                continue
-            fact = env.tree.entries.get(row.path)
-            if fact is not None and fact.is_file:
-                continue
-            target = resolve(env.tree, row.path)
-            if target is not None and env.tree.entries[target].is_file:
-                continue
+        site = folder.rpartition("/")[0]
+        if site not in env.layout.sites:
+            continue
+        names = [line.strip() for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
+        tops = _stems(env) if tops is None else tops
+        if names and not any(join(site, module) in tops for module in names):
+            project = folder.rpartition("/")[2].removesuffix(".egg-info").partition("-")[0]
             yield Finding(
                 rule=ID,
                 severity=Severity.ERROR,
-                subject=env.in_site(row.path.removesuffix("/__init__.py")),
-                message=f"its __init__.py is {_state(env, row.path)}: it imports as an empty namespace package",
-                evidence={"distribution": dist.name, "link": env.tree.links.get(row.path, "")},
-                fix=f"install {dist.name} again as real files, not as links",
+                subject=project.replace("_", "-").lower(),
+                message="its modules are gone, only the egg-info says it is installed",
+                evidence={"modules": ", ".join(names[:5]), "folder": env.in_site(folder)},
+                fix="install it again, or remove the egg-info",
             )
 
 
-def _state(env: Environment, path: str) -> str:
-    fact = env.tree.entries.get(path)
-    if fact is None:
-        return "missing"
-    return "a link that leads nowhere in the environment" if fact.is_link else "not a regular file"
+def _stems(env: Environment) -> set[str]:
+    """Everything at the top of a site-packages folder that can be reached, without what follows the first dot."""
+    found: set[str] = set()
+    for path in env.tree.entries:
+        folder, _, name = path.rpartition("/")
+        if folder in env.layout.sites and resolve(env.tree, path) is not None:
+            found.add(join(folder, name.partition(".")[0]))
+    return found
+
+
+def _leftovers(env: Environment) -> Iterator[Finding]:
+    """Top-level folders of a removed package in which only compiled files are left."""
+    compiled: dict[str, int] = defaultdict(int)
+    owners = env.owners
+    for path in env.tree.entries:
+        if path.endswith(".pyc") and path not in owners and (top := _top(env, path)):
+            compiled[top] += 1
+    # with an owner, RECORD says what is missing: judged above
+    for top in {_top(env, path) for path in owners} if compiled else ():
+        compiled.pop(top, None)
+    for path, fact in env.tree.entries.items() if compiled else ():
+        if not (fact.is_folder or path.endswith(".pyc")):
+            compiled.pop(_top(env, path), None)
+    for top, count in sorted(compiled.items()):
+        yield Finding(
+            rule=ID,
+            severity=Severity.WARNING,
+            subject=env.in_site(top),
+            message=f"only {counted(count, 'compiled file')} left of it: it imports as an empty package",
+            fix="remove the folder",
+        )
+
+
+def _top(env: Environment, path: str) -> str:
+    """The folder directly in site-packages that a path lies in; empty when it lies in none."""
+    inner = env.in_site(path)
+    if inner is path and env.layout.site:
+        return ""
+    top, slash, _rest = inner.partition("/")
+    return path[: len(path) - len(inner)] + top if slash and top != "__pycache__" else ""

@@ -6,20 +6,25 @@ deleted, truncated, overwritten by another distribution, or edited by hand.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment, RecordRow
 from orbit.audit.policy import Policy
+from orbit.audit.rules.integrity.access import counted
 from orbit.audit.rules.integrity.file_conflict import contested_paths
 from orbit.audit.rules.integrity.hollow_package import is_gone
-from orbit.audit.tree import resolve
+from orbit.audit.tree import follow
 from orbit.core.findings import Finding, Severity
 
 ID = "record-hash"
 TITLE = "every installed file is what its wheel brought"
 FIX = "install the distribution again (orbit env create makes a fresh environment)"
 SHOWN = 5
+STRONG = frozenset({"sha256", "sha384", "sha512"})
+BESIDE_SITE = re.compile(r"^(\.\./){1,3}[^./][^/]*/(?!.*\.\./)")
+"""Scripts and data of a site-packages folder that is audited alone lie beside it."""
 DIFFERENCES = {
     "missing": "listed in RECORD but not on disk",
     "kind": "listed in RECORD but not a regular file",
@@ -42,17 +47,39 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
                 evidence={"folder": dist.folder},
                 fix=FIX,
             )
-        if dist.outside:
+        outside = [path for path in dist.outside if not (env.layout.site == "" and BESIDE_SITE.match(path))]
+        if outside:
             yield Finding(
                 rule=ID,
                 severity=Severity.ERROR,
                 subject=dist.name,
-                message=f"RECORD lists {len(dist.outside)} paths outside the environment",
-                evidence={"paths": _some(list(dist.outside))},
-                fix=FIX,
+                message=f"RECORD lists {counted(len(outside), 'path')} outside the environment",
+                evidence={"paths": _some(outside)},
+                fix="do not use this wheel: no honest build writes such paths",
             )
         if not is_gone(env, dist):
             yield from _differences(env, dist, contested)
+    yield from _weak(env)
+
+
+def _weak(env: Environment) -> Iterator[Finding]:
+    """Files that RECORD ties to their content with an algorithm that does not bind, or that is not known."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    dists: dict[str, set[str]] = defaultdict(set)
+    for dist in env.dists:
+        for row in dist.rows:
+            if row.algorithm and row.algorithm not in STRONG:
+                rows[row.algorithm].append(row.path)
+                dists[row.algorithm].add(dist.name)
+    for algorithm, paths in sorted(rows.items()):
+        yield Finding(
+            rule=ID,
+            severity=Severity.NOTE,
+            subject=algorithm,
+            message=f"{counted(len(paths), 'file')} recorded with {algorithm}: their content was not compared",
+            evidence={"distributions": _some(sorted(dists[algorithm])), "paths": _some(paths)},
+            fix="build the wheel with a tool that records sha256",
+        )
 
 
 def _differences(env: Environment, dist: Distribution, contested: frozenset[str]) -> Iterator[Finding]:
@@ -60,7 +87,7 @@ def _differences(env: Environment, dist: Distribution, contested: frozenset[str]
     for row in dist.rows:
         kind = _compare(env, row)
         # a path with two owners is file-conflict's matter
-        if kind and not (kind in ("size", "hash") and row.path in contested):
+        if kind and not (kind in ("size", "hash", "unread") and row.path in contested):
             found[kind].append(row.path)
     for kind, paths in found.items():
         evidence = {"paths": _some([env.in_site(path) for path in paths])}
@@ -86,10 +113,14 @@ def _compare(env: Environment, row: RecordRow) -> str:
     digest = env.digests.get(row.path)
     if digest is not None and digest == row.digest:
         return ""
-    target = resolve(env.tree, row.path)
-    if target is None:
-        return "" if row.path in env.tree.links else "missing"  # a link that leads nowhere: dangling-link's matter
-    fact = env.tree.entries[target]
+    fact = env.tree.entries.get(row.path)
+    if fact is None or fact.is_link:
+        end = follow(env.tree, row.path)
+        if end.how != "here":
+            # through a link that leads nowhere: dangling-link's matter; compiled files may go
+            is_missing = end.how == "missing" and f"{row.path}/".startswith(f"{end.path}/")
+            return "missing" if is_missing and not (row.path.endswith(".pyc") and not row.digest) else ""
+        fact = env.tree.entries[end.path]
     if not fact.is_file:
         return "kind"
     if row.size not in (-1, fact.size):

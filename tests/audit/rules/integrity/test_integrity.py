@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from tests.audit.support import judge, make_policy
 from tests.writers.environment import EnvironmentWriter, write_sound_environment
 
-INTEGRITY = ("record-hash", "hollow-package", "dangling-link", "file-conflict", "unreadable", "damaged-binary")
+INTEGRITY = (
+    "record-hash", "hollow-package", "dangling-link", "file-conflict", "unreadable", "damaged-binary", "unowned-file",
+    "shadowed-module", "interpreter-link", "not-executable", "required-artifact",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -103,29 +107,12 @@ def test_links_inside_the_prefix_are_fine(env: EnvironmentWriter) -> None:
     assert judge(env.prefix, "dangling-link") == []
 
 
-@pytest.mark.parametrize(("target", "words"), [("nowhere", "leads nowhere"), ("../../x", "leaves"), ("/etc", "leaves")])
-def test_links_that_lead_nowhere_or_out(env: EnvironmentWriter, target: str, words: str) -> None:
-    (env.prefix / "link").symlink_to(target)
-    (finding,) = judge(env.prefix, "dangling-link")
-    assert words in finding.message
-    assert finding.fatal
-
-
-def test_borrowed_interpreter_is_a_warning(env: EnvironmentWriter) -> None:
-    (env.prefix / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    (env.prefix / "bin").mkdir()
-    (env.prefix / "bin/python").symlink_to("/usr/bin/python3.12")
-    (env.prefix / "bin/python3").symlink_to("python")
-    findings = judge(env.prefix, "dangling-link")
-    assert [finding.fatal for finding in findings] == [False, False]
-
-
 def test_two_owners_with_different_bytes(env: EnvironmentWriter) -> None:
     env.add("first", {"shared.py": b"one", "same.py": b"="})
     env.add("second", {"shared.py": b"two", "same.py": b"="})
     (finding,) = judge(env.prefix, "file-conflict")
     assert finding.subject == "first + second"
-    assert finding.evidence["on disk"] == "0 from first, 1 from second"
+    assert finding.evidence["on disk"] == "1 from second"
     assert judge(env.prefix, "record-hash") == []
 
 
@@ -151,3 +138,39 @@ def test_empty_environment_is_a_finding(tmp_path: Path) -> None:
         "no installed distributions",
         "no shared objects",
     ]
+
+
+def test_compiled_files_may_go(env: EnvironmentWriter) -> None:
+    env.add("more", {"more/a.py": b""}, rows=["more/__pycache__/a.cpython-312.pyc,,", "more/b.py,,"])
+    (finding,) = judge(env.prefix, "record-hash")
+    assert finding.evidence["paths"] == "more/b.py"
+
+
+def test_files_behind_a_link_that_leads_nowhere_are_the_links_matter(env: EnvironmentWriter) -> None:
+    shutil.rmtree(env.site / "good")
+    (env.site / "good").symlink_to("/home/ann/.cache/uv/archive-v0/x/good")
+    assert judge(env.prefix, "record-hash") == []
+
+
+def test_weak_algorithms_are_noted_once(env: EnvironmentWriter) -> None:
+    for name in ("one", "two"):
+        env.add(name, {f"{name}/__init__.py": b""}, rows=[f"{name}/x.py,md5=abc,0"])
+        (env.site / name / "x.py").write_bytes(b"")
+    (finding,) = judge(env.prefix, "record-hash")
+    assert (finding.subject, finding.severity.value) == ("md5", "note")
+    assert finding.message.startswith("2 files")
+
+
+def test_paths_out_of_the_environment(env: EnvironmentWriter) -> None:
+    env.add("evil", {"evil/__init__.py": b""}, rows=["../../../../../etc/cron.d/x,,", "/etc/passwd,,"])
+    (finding,) = judge(env.prefix, "record-hash")
+    assert finding.message.startswith("RECORD lists 2 paths outside")
+
+
+def test_scripts_beside_a_bare_site_packages_folder_are_fine(env: EnvironmentWriter) -> None:
+    (env.prefix / "bin").mkdir()
+    (env.prefix / "bin/tool").write_text("#!/bin/sh\n")
+    env.add("tool", {"tool/__init__.py": b""}, rows=["../../../bin/tool,,"])
+    assert judge(env.site, "record-hash") == []
+    env.add("evil", {"evil/__init__.py": b""}, rows=["../../../../../etc/x,,"])
+    assert len(judge(env.site, "record-hash")) == 1
