@@ -32,6 +32,16 @@ def result_of(archs: frozenset[str], capability: str) -> Result:
     return "ptx-jit" if jit else "none"
 
 
+@functools.cache
+def feature_of(archs: frozenset[str], capability: str) -> str:
+    """The architecture with a device's own instructions (``sm_90a``, ``sm_100f``) that runs on ``capability``, or
+    empty. One with ``a`` covers exactly its own capability."""
+    for arch in sorted(archs):
+        if arch.startswith("sm_") and arch.endswith(("a", "f")) and result_of(frozenset((arch,)), capability) == "sass":
+            return arch
+    return ""
+
+
 def container_archs(container: Container) -> frozenset[str]:
     """The architectures a container has something for."""
     return frozenset(image.arch for image in container.images)

@@ -25,7 +25,7 @@ from orbit.errors import CheckFailed, RefusedError
 from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the shape of an environment changes."""
 KIND = "env"
 UNPACKED_RATIO = 2.4
@@ -183,6 +183,7 @@ def describe(
         skipped=parts.plan.skipped,
         contested=contested,
         uncompiled=tuple(failure.path for failure in uncompiled),
+        kernels=record.kernels_of(parts.plan.built),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from orbit.core.findings import Skipped
 from orbit.core.records import Record, load_json
 from orbit.errors import InputError
+from orbit.kernels.manifest import Binary, BuildManifest
 
 RECORD_PATH = "share/orbit/environment.json"
 SCHEMA = 1
@@ -83,6 +84,16 @@ class Contested(Record, frozen=True, kw_only=True):
     """Whose RECORD no longer lists it."""
 
 
+class Kernels(Record, frozen=True, kw_only=True):
+    """Device code of one wheel that Orbit built: what was asked for, and what the build left in it."""
+
+    dist: str
+    version: str
+    requested: tuple[str, ...]
+    """``virtual:real`` pairs."""
+    found: tuple[Binary, ...]
+
+
 class EnvironmentRecord(Record, frozen=True, kw_only=True):
     """Identity and content of one environment."""
 
@@ -107,6 +118,17 @@ class EnvironmentRecord(Record, frozen=True, kw_only=True):
     contested: tuple[Contested, ...]
     uncompiled: tuple[str, ...]
     """Files named ``*.py`` that are not Python 3.12 (templates, other dialects): no compiled form."""
+    kernels: tuple[Kernels, ...] = ()
+    """From the build manifests of the wheels that Orbit built; the audit compares it with the files."""
+
+
+def kernels_of(wheels: Sequence[Wheel]) -> tuple[Kernels, ...]:
+    """What the build manifests say, for wheels that have one, sorted by name."""
+    manifests = [
+        manifest for wheel in wheels if isinstance(manifest := getattr(wheel, "manifest", None), BuildManifest)
+    ]
+    found = [Kernels(dist=m.dist, version=m.version, requested=m.requested, found=m.found) for m in manifests]
+    return tuple(sorted(found, key=lambda item: item.dist))
 
 
 def read_environment(prefix: Path) -> EnvironmentRecord:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.audit.coverage import RESULTS, Result, arch_counts, count_results, file_result, result_of
+from orbit.audit.coverage import RESULTS, Result, arch_counts, count_results, feature_of, file_result, result_of
 from orbit.audit.fatbin import Container, walk_section
 from tests.writers.fatbin import write_container, write_section
 
@@ -74,3 +74,19 @@ def test_file_without_containers() -> None:
 def test_images_are_counted_by_architecture_in_order_of_name() -> None:
     found = containers(("sm_90a", "compute_90"), ("sm_90a",), ("sm_100f", "sm_100f"))
     assert list(arch_counts(found).items()) == [("compute_90", 1), ("sm_100f", 2), ("sm_90a", 2)]
+
+
+@pytest.mark.parametrize(
+    ("archs", "capability", "feature"),
+    [
+        ({"sm_90", "sm_90a"}, "9.0", "sm_90a"),
+        ({"sm_90"}, "9.0", ""),
+        ({"sm_90a"}, "10.0", ""),
+        ({"sm_100a", "sm_100f"}, "10.0", "sm_100a"),
+        ({"sm_100a", "sm_100f"}, "10.3", "sm_100f"),
+        ({"sm_103a", "sm_100"}, "10.0", ""),
+        ({"compute_90a"}, "9.0", ""),
+    ],
+)
+def test_code_with_a_devices_own_instructions(archs: set[str], capability: str, feature: str) -> None:
+    assert feature_of(frozenset(archs), capability) == feature

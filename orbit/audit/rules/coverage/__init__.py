@@ -6,7 +6,9 @@ from types import ModuleType
 
 from orbit.audit.rules.coverage import (
     arch_coverage,
+    arch_feature,
+    build_manifest,
     jit_toolchain,
 )
 
-COVERAGE: tuple[ModuleType, ...] = (arch_coverage, jit_toolchain)
+COVERAGE: tuple[ModuleType, ...] = (arch_coverage, arch_feature, build_manifest, jit_toolchain)

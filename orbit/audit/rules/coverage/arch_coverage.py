@@ -8,6 +8,7 @@ each target. The expectations say which files dispatch; everything else is held 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.coverage import arch_counts, container_archs, file_result, result_of
@@ -18,6 +19,7 @@ from orbit.profile.model import GpuTarget
 
 ID = "arch-coverage"
 TITLE = "every piece of device code has machine code for every target"
+SHOWN = 30
 FIX = "build it for {feature} as well, or declare the gap with its reason in kernels/expectations/ ([[gaps]])"
 
 
@@ -40,7 +42,34 @@ def gaps_of(item: SharedObject, target: GpuTarget, *, dispatching: bool) -> dict
 
 
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
-    """One finding per file, target and result that no [[gaps]] entry declares, or that differs from the declared."""
+    """One finding per file, target and result that no [[gaps]] entry declares, or that differs from the declared.
+
+    Several files of one distribution that lack the same target are one finding: one build was not made for it.
+    """
+    groups: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
+    for owner, target, finding in _findings(env, policy):
+        groups[owner or finding.subject, target, finding.evidence["result"]].append(finding)
+    for (owner, _target, _result), findings in groups.items():
+        yield findings[0] if len(findings) == 1 else _together(owner, findings)
+
+
+def _together(owner: str, findings: list[Finding]) -> Finding:
+    """Many files of one distribution as one finding."""
+    first = findings[0]
+    files = [f"{finding.subject} ({finding.message.partition(' containers')[0]})" for finding in findings]
+    rest = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
+    return Finding(
+        rule=ID,
+        severity=Severity.ERROR,
+        subject=owner,
+        message=f"{len(findings)} files of it: in {first.subject} {first.message}",
+        evidence={**first.evidence, "files (containers)": ", ".join(files[:SHOWN]) + rest},
+        fix=first.fix,
+    )
+
+
+def _findings(env: Environment, policy: Policy) -> Iterator[tuple[str, str, Finding]]:
+    """(owner of the file, name of the target, finding) for every file, target and result."""
     for item in env.objects:
         if not item.containers:
             continue
@@ -57,7 +86,9 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
                     None,
                 )
                 if declared is None or declared.containers != len(positions):
-                    yield _finding(item, name, target=target, result=result, positions=positions, declared=declared)
+                    owner = env.owners.get(item.path, "") if declared is None else ""
+                    finding = _finding(item, name, target=target, result=result, positions=positions, declared=declared)
+                    yield owner, target.name, finding
 
 
 def _finding(

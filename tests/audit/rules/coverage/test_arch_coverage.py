@@ -94,3 +94,13 @@ def test_containers_in_large_data_sections_count(tmp_path: Path) -> None:
     env.add("ext", {"ext/_c.so": write_elf(sections=[(".nv_fatbin", stub), (".ldata", data)])})
     policy = make_policy(Expectations(schema=1, dispatching=(Dispatching(files=("ext/*",), reason=REASON),)))
     assert judge(env.prefix, RULE, policy) == []
+
+
+def test_several_files_of_one_distribution_are_one_finding(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    hopper = write_elf(sections=[(".nv_fatbin", write_section(write_container("sm_90a")))])
+    env.add("ops", {f"ops/k{number}.so": hopper for number in range(40)})
+    env.add("other", {"other.so": hopper})
+    many, one = judge(env.prefix, RULE)
+    assert (many.subject, many.message[:14], one.subject) == ("ops", "40 files of it", "other.so")
+    assert many.evidence["files (containers)"].endswith("and 10 more")
