@@ -24,7 +24,7 @@ def evaluate(env: Environment, policy: Policy, rules: Iterable[Rule]) -> tuple[F
         judged.add(rule.id)
         found.extend(waive(finding, policy, used) for finding in rule.check(env, policy))
     if expectation.ID in judged:
-        found.extend(expectation.check_waivers(policy, frozenset(used), frozenset(judged)))
+        found.extend(expectation.check_waivers(env, policy, frozenset(used), frozenset(judged)))
     return tuple(found)
 
 

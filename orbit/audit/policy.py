@@ -60,6 +60,20 @@ class Feature(Record, frozen=True, kw_only=True):
     reason: str
 
 
+class Stub(Record, frozen=True, kw_only=True):
+    """Kernels of one file that do nothing on a target, by the upstream project's design (``--deep``)."""
+
+    file: str
+    """Relative to site-packages."""
+    target: str
+    """Name of the profile's target."""
+    kernels: tuple[str, ...]
+    """Shell patterns over mangled names."""
+    count: int
+    """How many there are: one more or less is a finding."""
+    reason: str
+
+
 class Absent(Record, frozen=True, kw_only=True):
     """Sonames that nobody provides because the files that need them are optional."""
 
@@ -91,6 +105,7 @@ class Expectations(Record, frozen=True, kw_only=True):
     dispatching: tuple[Dispatching, ...] = ()
     gaps: tuple[Gap, ...] = ()
     features: tuple[Feature, ...] = ()
+    stubs: tuple[Stub, ...] = ()
     absent: tuple[Absent, ...] = ()
     waivers: tuple[Waiver, ...] = ()
 
@@ -174,6 +189,7 @@ def merge(paths: Sequence[Path], parts: Sequence[Expectations]) -> Expectations:
         dispatching=tuple(item for part in parts for item in part.dispatching),
         gaps=tuple(item for part in parts for item in part.gaps),
         features=tuple(item for part in parts for item in part.features),
+        stubs=tuple(item for part in parts for item in part.stubs),
         absent=tuple(item for part in parts for item in part.absent),
         waivers=tuple(item for part in parts for item in part.waivers),
     )
@@ -207,6 +223,7 @@ def load_expectations(path: Path, profile: Profile) -> Expectations:
     targets = {target.name for target in profile.targets}
     named = [("gaps", gap.file, gap.target) for gap in found.gaps]
     named += [("features", " ".join(feature.files), feature.target) for feature in found.features]
+    named += [("stubs", stub.file, stub.target) for stub in found.stubs]
     for table, files, target in named:
         if target not in targets:
             raise InputError(
@@ -222,8 +239,8 @@ def load_expectations(path: Path, profile: Profile) -> Expectations:
     for key in seen:
         if seen.count(key) > 1:
             raise InputError(f"{path}: gaps {' '.join(key)} is declared twice", fix="keep one [[gaps]] table")
-    entries: tuple[Dispatching | Gap | Feature | Absent | Waiver, ...]
-    entries = (*found.dispatching, *found.gaps, *found.features, *found.absent, *found.waivers)
+    entries: tuple[Dispatching | Gap | Feature | Stub | Absent | Waiver, ...]
+    entries = (*found.dispatching, *found.gaps, *found.features, *found.stubs, *found.absent, *found.waivers)
     for entry in entries:
         if len(entry.reason.split()) < 4:
             raise InputError(

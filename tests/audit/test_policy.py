@@ -10,6 +10,7 @@ from orbit.audit.policy import load_expectations, load_policy
 from orbit.core.paths import data_file
 from orbit.errors import InputError
 from orbit.profile.model import load_profile, profile_names
+from tests.source import ROOT
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -19,11 +20,31 @@ def test_shipped_files_load(name: str) -> None:
     assert policy.system.find("libc.so.6") is not None
 
 
-def test_every_expectations_file_belongs_to_a_profile() -> None:
+def test_every_expectations_file_belongs_to_a_profile_or_is_read_by_a_module() -> None:
     used = {name for profile in profile_names() for name in load_profile(profile).expectations}
     present = {path.name for path in data_file("kernels", "expectations").glob("*.toml")}
-    assert present == used | {"system.toml"}
-    assert len(present) >= 3
+    sources = "".join(path.read_text() for path in (ROOT / "orbit" / "audit").rglob("*.py"))
+    read = {name for name in present - used if f'"expectations", "{name}"' in sources}
+    assert present == used | read
+    assert {"system.toml", "artifacts.toml"} <= read
+    assert len(used) >= 2
+
+
+def test_files_of_the_caller_are_added(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    reason = "reason = 'long enough to say why'\n"
+    feature = "[[features]]\nfiles = ['x/*.so']\ntarget = 'h100'\n" + reason
+    one.write_text("schema = 1\n" + GAP.format("b200", 1, "long enough to say why") + feature)
+    policy = load_policy(load_profile("probe"), extra=(one,), gids=frozenset({7}))
+    assert [gap.file for gap in policy.expectations.gaps] == ["a.so"]
+    assert policy.expectations.features[0].files == ("x/*.so",)
+    assert policy.gids == {7}
+    two.write_text("schema = 1\n" + GAP.format("b200", 2, "long enough to say why"))
+    with pytest.raises(InputError, match="also declared in") as caught:
+        load_policy(load_profile("probe"), extra=(one, two))
+    assert str(one) in str(caught.value)
+    with pytest.raises(InputError, match="no such file"):
+        load_policy(load_profile("probe"), extra=(tmp_path / "none.toml",))
 
 
 GAP = '[[gaps]]\nfile = "a.so"\ntarget = "{}"\nresult = "none"\ncontainers = {}\nreason = "{}"\n'
@@ -38,6 +59,8 @@ GAP = '[[gaps]]\nfile = "a.so"\ntarget = "{}"\nresult = "none"\ncontainers = {}\
         ("schema = 1\n" + GAP.format("b200", 1, "because"), "explains nothing"),
         ("schema = 1\n" + 2 * GAP.format("b200", 1, "long enough to say why"), "declared twice"),
         ("schema = 1\ngap = 1", "unknown field `gap`"),
+        ("schema = 1\n[[features]]\nfiles=['a']\ntarget='b300'\nreason='long enough to say why'", "'b300' is not in"),
+        ("schema = 1\n[[features]]\nfiles=['a']\ntarget='b200'\nreason='because'", "explains nothing"),
         ("schema = 1\n[[waivers]]\nrule = 'x'\nsubject = 'y'\nreason = 'long enough to say why'\n", "expires"),
     ],
 )

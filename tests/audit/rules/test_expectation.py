@@ -9,7 +9,7 @@ import pytest
 
 from orbit.audit.environment import read_environment
 from orbit.audit.evaluate import evaluate
-from orbit.audit.policy import Absent, Dispatching, Expectations, Gap, Waiver
+from orbit.audit.policy import Absent, Dispatching, Expectations, Feature, Gap, Waiver
 from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
@@ -29,6 +29,9 @@ def env(tmp_path: Path) -> EnvironmentWriter:
         needed=["libmpi.so.40"], sections=[(".nv_fatbin", write_section(write_container("sm_90a"), b""))]
     )
     env.add("ext", {"ext/_c.cpython-310-x86_64-linux-gnu.so": hopper, "ext/other.py": b""})
+    notes = env.prefix / "share/orbit/environment.json"
+    notes.parent.mkdir(parents=True)
+    notes.write_text('{"profile": "probe"}')
     return env
 
 
@@ -103,3 +106,34 @@ def test_waiver_without_a_finding(env: EnvironmentWriter) -> None:
 
 def test_waivers_of_rules_that_did_not_run_are_not_judged(env: EnvironmentWriter) -> None:
     assert waived(env, waiver("other*"), waiver("gone*", TODAY - dt.timedelta(days=1)), judged=(RULE,)) == {}
+
+
+def test_features_that_match_nothing(env: EnvironmentWriter) -> None:
+    feature = Feature(files=("ext/*.so", "gone/*.so"), target="h100", reason=REASON)
+    (finding,) = judge(env.prefix, RULE, make_policy(Expectations(schema=1, features=(feature,))))
+    assert (finding.subject, "need a feature" in finding.message) == ("gone/*.so", True)
+
+
+FOREIGN = Expectations(
+    schema=1,
+    dispatching=(Dispatching(files=("nvidia/cufft/*.so",), reason=REASON),),
+    gaps=(gap(file="sgl_kernel/flash_ops.so"), gap(file="shared/a.so"), gap(file="ext/gone.so")),
+    absent=(Absent(files=("torchcodec/*.so",), sonames=("libav*",), reason=REASON),),
+)
+
+
+def test_another_environment_is_judged_by_what_is_in_it(env: EnvironmentWriter) -> None:
+    for name in ("one", "two"):
+        env.add(name, {f"shared/{name}.so": b""})
+    own = judge(env.prefix, RULE, make_policy(FOREIGN))
+    assert len(own) == 5
+    for text in ('{"profile": "other"}', "[", "{}"):
+        (env.prefix / "share/orbit/environment.json").write_text(text)
+        (finding,) = judge(env.prefix, RULE, make_policy(FOREIGN))
+        assert finding.subject == "ext/gone.so (b200)"
+
+
+def test_waivers_of_another_environment_are_judged_by_what_is_in_it(env: EnvironmentWriter) -> None:
+    (env.prefix / "share/orbit/environment.json").unlink()
+    assert RULE not in waived(env, waiver("elsewhere/_c.so"), waiver("x", TODAY - dt.timedelta(days=1)))
+    assert "matches no finding" in waived(env, waiver("ext/other.py"))[RULE][0].message
