@@ -9,8 +9,14 @@ from orbit.audit.rules.integrity import (
     dangling_link,
     file_conflict,
     hollow_package,
+    interpreter_link,
+    not_executable,
     record_hash,
+    required_artifact,
+    shadowed_module,
+    unowned_file,
     unreadable,
+    wheel_archive,
 )
 
 INTEGRITY: tuple[ModuleType, ...] = (
@@ -19,5 +25,11 @@ INTEGRITY: tuple[ModuleType, ...] = (
     file_conflict,
     hollow_package,
     dangling_link,
+    interpreter_link,
     unreadable,
+    not_executable,
+    unowned_file,
+    shadowed_module,
+    required_artifact,
+    wheel_archive,
 )
