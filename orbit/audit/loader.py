@@ -88,7 +88,8 @@ class Loader:
         borrowed = env.layout.base_interpreter or not env.layout.site  # a bare site-packages folder has none either
         self._python = f"libpython{major}.{minor}.so.1.0" if borrowed and not env.tree.rooted else ""
         self._has_hwcaps = any(path.endswith("/glibc-hwcaps") for path in env.tree.entries)
-        self._lib = "lib/x86_64-linux-gnu" if "usr/lib/x86_64-linux-gnu" in env.tree.entries else "lib64"
+        debian = not env.tree.rooted or "usr/lib/x86_64-linux-gnu" in env.tree.entries  # as the base image is
+        self._lib = "lib/x86_64-linux-gnu" if debian else "lib64"
         self.library_path = library_path(env, policy)
         self._system = _System.of(env, self.machine) if env.tree.rooted else None
         self._folders: dict[tuple[str, str], str | None] = {}

@@ -8,7 +8,18 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbit.audit.dynamic import SYMBOL, Export, Import, VersionNeed, read_dynamic, read_exports
+from orbit.audit.dynamic import (
+    SYMBOL,
+    Export,
+    Import,
+    Names,
+    VersionNeed,
+    find_exports,
+    gnu_hash,
+    read_dynamic,
+    read_exports,
+    read_symbol,
+)
 from orbit.audit.elf import Elf, MalformedBinary, open_elf
 from tests.writers import elf as writer
 from tests.writers.elf import write_elf
@@ -131,3 +142,45 @@ def test_flipped_bytes_raise_the_dedicated_error_or_read(flips: list[tuple[int, 
             problem = error.what
         assert problem.startswith("x: ")
         assert symbols <= 2 * (len(raw) // SYMBOL.size)
+
+
+def test_wanted_names_are_found_as_the_loader_finds_them() -> None:
+    exports = [writer.Export(f"name{i}", "V1" if i % 2 else "") for i in range(40)]
+    elf = Elf(write_elf(exports=exports, imports=[writer.Import("undefined")]), "x")
+    wanted = Names([*(export.name for export in exports), "undefined", "name", "name400", "other"])
+    assert find_exports(elf, wanted).keys() == {export.name for export in exports}
+    assert find_exports(Elf(write_elf(imports=[writer.Import("f")]), "x"), Names(["f"])) == {}
+
+
+@given(st.sets(NAMES, max_size=30), st.sets(NAMES, max_size=30))
+def test_lookup_agrees_with_reading_everything(exported: set[str], wanted: set[str]) -> None:
+    elf = Elf(write_elf(exports=[writer.Export(name) for name in sorted(exported)]), "x")
+    assert find_exports(elf, Names(wanted)).keys() == exported & wanted
+
+
+def test_two_names_of_one_hash_are_told_apart() -> None:
+    """Of the 31 bits that a chain keeps: ``aa`` and ``b@`` have the same (97 * 33 + 97 == 98 * 33 + 64)."""
+    assert gnu_hash(b"aa") == gnu_hash(b"b@")
+    elf = Elf(write_elf(exports=[writer.Export("aa")]), "x")
+    assert find_exports(elf, Names(["b@"])) == {}
+    assert find_exports(elf, Names(["b@", "aa"])).keys() == {"aa"}
+
+
+def test_what_stands_at_a_symbol() -> None:
+    elf = Elf(write_elf(exports=[writer.Export("a", data=b"1234"), writer.Export("b", data=b"5678")]), "x")
+    found = find_exports(elf, Names(["a", "b"]))
+    assert {name: read_symbol(elf, index, 4) for name, index in found.items()} == {"a": b"1234", "b": b"5678"}
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
+def test_lookup_in_a_damaged_file_raises_the_dedicated_error_or_finds(position: int, value: int) -> None:
+    blob = bytearray(SAMPLE)
+    blob[position] = value
+    problem, found = "x: ", {}
+    try:
+        found = find_exports(Elf(bytes(blob), "x"), Names(["e0", "e5", "memcpy"]))
+    except MalformedBinary as error:
+        problem = error.what
+    assert problem.startswith("x: ")
+    assert found.keys() <= {"e0", "e5", "memcpy"}

@@ -224,3 +224,113 @@ def test_the_toolkit_folder_of_the_activation_contract_is_searched(tmp_path: Pat
     folders = library_folders(plainly.profile)
     policy = Policy(plainly.profile, plainly.expectations, plainly.system, plainly.uid, plainly.today, folders)
     assert ask(env, policy) == Resolution("loader", ("lib/python3.12/site-packages/two/libp.so.1",))
+
+
+# --- what is handed down ----------------------------------------------------------------------------------------------
+
+
+def program(env: EnvironmentWriter, **parts: str) -> None:
+    path = env.prefix / "bin/python3.12"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(write_elf(**parts))  # type: ignore[arg-type]
+    path.chmod(0o755)
+
+
+def chain(env: EnvironmentWriter, *, outer: dict[str, str], inner: dict[str, str]) -> Resolution:
+    """What libp.so.1 becomes for libinner.so, which _c.so pulls in."""
+    both = {"runpath": "$ORIGIN/lib"} if not outer.get("rpath") else {"rpath": f"$ORIGIN/lib:{outer['rpath']}"}
+    env.add(
+        "chain",
+        {
+            "chain/_c.so": write_elf(needed=["libinner.so"], **both),  # type: ignore[arg-type]
+            "chain/lib/libinner.so": write_elf(soname="libinner.so", needed=["libp.so.1"], **inner),  # type: ignore[arg-type]
+        },
+    )
+    loader = load(env.prefix)
+    return loader.resolve(loader.objects[f"{SITE}/chain/lib/libinner.so"], "libp.so.1")
+
+
+def test_rpath_is_handed_down_and_its_origin_stays(env: EnvironmentWriter) -> None:
+    resolution = chain(env, outer={"rpath": "$ORIGIN/../r"}, inner={})
+    assert (resolution, resolution.by) == (found("r/libp.so.1"), "inherited rpath")
+
+
+def test_own_rpath_comes_before_an_inherited_one(env: EnvironmentWriter) -> None:
+    assert chain(env, outer={"rpath": "$ORIGIN/../r"}, inner={"rpath": "$ORIGIN/../../u"}) == found("u/libp.so.1")
+
+
+def test_library_with_a_runpath_takes_no_inheritance(env: EnvironmentWriter) -> None:
+    assert chain(env, outer={"rpath": "$ORIGIN/../r"}, inner={"runpath": "$ORIGIN"}).how == "ambiguous"
+
+
+def test_runpath_is_not_handed_down(env: EnvironmentWriter) -> None:
+    assert chain(env, outer={}, inner={}).how == "ambiguous"
+
+
+def test_rpath_goes_through_a_library_that_has_a_runpath(env: EnvironmentWriter) -> None:
+    """glibc walks on to the loader of the loader, whatever the one between has."""
+    env.add(
+        "deep",
+        {
+            "deep/_c.so": write_elf(needed=["liba.so"], rpath="$ORIGIN:$ORIGIN/../r"),
+            "deep/liba.so": write_elf(soname="liba.so", needed=["libb.so"], runpath="$ORIGIN"),
+            "deep/libb.so": write_elf(soname="libb.so", needed=["libp.so.1"]),
+        },
+    )
+    loader = load(env.prefix)
+    assert loader.resolve(loader.objects[f"{SITE}/deep/libb.so"], "libp.so.1") == found("r/libp.so.1")
+
+
+def test_libraries_that_hand_to_each_other_end(env: EnvironmentWriter) -> None:
+    env.add(
+        "circle",
+        {
+            "c/liba.so": write_elf(soname="liba.so", needed=["libb.so", "libp.so.1"], rpath="$ORIGIN"),
+            "c/libb.so": write_elf(soname="libb.so", needed=["liba.so", "libp.so.1"], rpath="$ORIGIN:$ORIGIN/../u"),
+        },
+    )
+    loader = load(env.prefix)
+    assert loader.resolve(loader.objects[f"{SITE}/c/liba.so"], "libp.so.1") == found("u/libp.so.1")
+
+
+def test_rpath_of_the_interpreter_serves_every_extension(env: EnvironmentWriter) -> None:
+    """conda's python finds libstdc++ in its own lib for everything that is imported."""
+    program(env, rpath=f"$ORIGIN/../{SITE}/u")
+    assert ask(env) == found("u/libp.so.1")
+
+
+@pytest.mark.parametrize(
+    "parts", [{"runpath": f"$ORIGIN/../{SITE}/u"}, {"rpath": f"$ORIGIN/../{SITE}/u", "runpath": "/x"}]
+)
+def test_runpath_of_the_interpreter_does_not(env: EnvironmentWriter, parts: dict[str, str]) -> None:
+    program(env, **parts)
+    assert ask(env).how == "ambiguous"
+
+
+def test_extension_with_a_runpath_ignores_the_interpreters(env: EnvironmentWriter) -> None:
+    program(env, rpath=f"$ORIGIN/../{SITE}/u")
+    assert ask(env, runpath="$ORIGIN/none").how == "ambiguous"
+
+
+@pytest.mark.parametrize(("tag", "by"), [("rpath", "rpath"), ("runpath", "runpath")])
+def test_what_found_it_is_said(env: EnvironmentWriter, tag: str, by: str) -> None:
+    assert ask(env, **{tag: "$ORIGIN/../u"}).by == by  # type: ignore[arg-type]
+
+
+def test_empty_element_is_no_folder_of_the_environment(env: EnvironmentWriter) -> None:
+    assert ask(env, runpath=":$ORIGIN/../u") == found("u/libp.so.1")
+    assert load(env.prefix, library_path(":/opt/orbit")).library_path == ("/opt/orbit",)
+
+
+@pytest.mark.parametrize("where", ["$ORIGIN/../$LIB", "${ORIGIN}/../${LIB}/", "$ORIGIN/../lib/$PLATFORM-linux-gnu"])
+def test_other_tokens(env: EnvironmentWriter, where: str) -> None:
+    (env.site / "lib/x86_64-linux-gnu").mkdir(parents=True)
+    (env.site / "lib/x86_64-linux-gnu/libp.so.1").write_bytes(LIBP)
+    assert ask(env, runpath=where) == found("lib/x86_64-linux-gnu/libp.so.1")
+
+
+def test_folder_for_better_processors_comes_first(env: EnvironmentWriter) -> None:
+    for level in ("x86-64-v2", "x86-64-v3"):
+        (env.site / f"u/glibc-hwcaps/{level}").mkdir(parents=True)
+        (env.site / f"u/glibc-hwcaps/{level}/libp.so.1").write_bytes(LIBP)
+    assert ask(env, runpath="$ORIGIN/../u") == found("u/glibc-hwcaps/x86-64-v3/libp.so.1")

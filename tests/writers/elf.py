@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-SHT_PROGBITS, SHT_STRTAB, SHT_DYNAMIC, SHT_DYNSYM = 1, 3, 6, 11
+SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_DYNAMIC, SHT_DYNSYM = 1, 2, 3, 6, 11
+HELD_AT = 176
+"""Where the first section starts: behind the file header and two program headers."""
 DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 6, 10, 14, 15, 29
 DT_GNU_HASH, DT_VERSYM, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = (
     0x6FFFFEF5,
@@ -34,6 +36,8 @@ class Export:
 
     name: str
     version: str = ""
+    data: bytes = b""
+    """What stands at the symbol: the value of a variable, the code of a function."""
 
 
 class _Strings:
@@ -112,6 +116,15 @@ def _gnu_hash_table(first: int, exports: Sequence[Export], buckets: int) -> byte
     return struct.pack(f"<IIIIQ{buckets}I{len(chains)}I", buckets, first, 1, 6, bloom, *heads, *chains)
 
 
+def _hidden(held: bytes, hidden: Mapping[str, bytes]) -> tuple[bytes, bytes, bytes]:
+    """(``held`` with what the local objects hold, .symtab, .strtab)."""
+    strings, symtab = _Strings(), bytes(24)
+    for name, data in hidden.items():
+        symtab += struct.pack("<IBBHQQ", strings.add(name), 0x01, 0, 1, HELD_AT + len(held), len(data))
+        held += data
+    return held, symtab if hidden else b"", strings.data
+
+
 def write_elf(
     *,
     sections: Sequence[tuple[str, bytes]] = (),
@@ -123,10 +136,12 @@ def write_elf(
     exports: Sequence[Export] = (),
     machine: int = 62,
     empty_runpath: bool = False,
+    hidden: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """The bytes of a shared object. Addresses equal file offsets; one PT_LOAD covers the file.
 
-    ``empty_runpath`` writes a DT_RUNPATH whose text is empty, as chrpath leaves it.
+    ``empty_runpath`` writes a DT_RUNPATH whose text is empty, as chrpath leaves it. ``hidden`` are local objects, which
+    only ``.symtab`` knows, with what they hold.
     """
     strings = _Strings()
     buckets = max(1, len(exports) // 2)
@@ -136,13 +151,18 @@ def write_elf(
     for item in imports:
         symbols += struct.pack("<IBBHQQ", strings.add(item.name), 0x22 if item.weak else 0x12, 0, 0, 0, 0)
         versions += struct.pack("<H", index[item.library, item.version] if item.version else 1)
+    held = b""
     for export in exports:
-        symbols += struct.pack("<IBBHQQ", strings.add(export.name), 0x12, 0, 1, 64, 8)
+        value = HELD_AT + len(held) if export.data else 64
+        held += export.data
+        symbols += struct.pack("<IBBHQQ", strings.add(export.name), 0x12, 0, 1, value, len(export.data) or 8)
         versions += struct.pack("<H", index["", export.version] if export.version else 1)
     tags = [(DT_NEEDED, strings.add(name)) for name in needed]
     tags += [(tag, strings.add(v)) for tag, v in ((DT_SONAME, soname), (DT_RPATH, rpath), (DT_RUNPATH, runpath)) if v]
     tags += [(DT_RUNPATH, 0)] if empty_runpath else []
+    held, symtab, strtab = _hidden(held, hidden or {})
     blobs: list[tuple[str, int, bytes]] = [
+        (".held", SHT_PROGBITS, held),
         (".dynstr", SHT_STRTAB, strings.data),
         (".dynsym", SHT_DYNSYM, symbols),
         (".gnu.hash", 0x6FFFFFF6, _gnu_hash_table(1 + len(imports), exports, buckets)),
@@ -153,8 +173,9 @@ def write_elf(
     body, offsets = b"", {}
     for name, _kind, blob in blobs:
         body += b"\0" * (-len(body) % 8)
-        offsets[name] = 176 + len(body)
+        offsets[name] = HELD_AT + len(body)
         body += blob
+    tables = len(blobs)
     tags += [
         (DT_STRTAB, offsets[".dynstr"]),
         (DT_STRSZ, len(strings.data)),
@@ -169,9 +190,10 @@ def write_elf(
     dynamic = b"".join(struct.pack("<QQ", *tag) for tag in [*tags, (0, 0)])
     blobs.append((".dynamic", SHT_DYNAMIC, dynamic))
     blobs += [(name, SHT_PROGBITS, data) for name, data in sections]
-    for name, _kind, blob in blobs[6:]:
+    blobs += [(".symtab", SHT_SYMTAB, symtab), (".strtab", SHT_STRTAB, strtab)] if symtab else []
+    for name, _kind, blob in blobs[tables:]:
         body += b"\0" * (-len(body) % 16)
-        offsets[name] = 176 + len(body)
+        offsets[name] = HELD_AT + len(body)
         body += blob
     return _assemble(body, blobs, offsets, len(dynamic), machine)
 
@@ -182,15 +204,15 @@ def _assemble(
     names = _Strings()
     headers = b"\0" * 64
     for name, kind, blob in blobs:
-        where = offsets[name]
-        headers += struct.pack("<IIQQQQIIQQ", names.add(name), kind, 2, where, where, len(blob), 0, 0, 8, 0)
-    names_at = 176 + len(body)
+        where, link = offsets[name], len(blobs) if name == ".symtab" else 0
+        headers += struct.pack("<IIQQQQIIQQ", names.add(name), kind, 2, where, where, len(blob), link, 0, 8, 0)
+    names_at = HELD_AT + len(body)
     names_index = len(blobs) + 1
     name_of_names = names.add(".shstrtab")
     headers += struct.pack("<IIQQQQIIQQ", name_of_names, SHT_STRTAB, 0, 0, names_at, len(names.data), 0, 0, 1, 0)
     body += names.data
     body += b"\0" * (-len(body) % 8)
-    table_at = 176 + len(body)
+    table_at = HELD_AT + len(body)
     total = table_at + len(headers)
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     header = struct.pack(
