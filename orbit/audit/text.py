@@ -259,7 +259,7 @@ def _evidence(cause: Cause, style: Style) -> Iterator[str]:
         if values and several:
             yield f"    seen in {visible(finding.subject)}:"
         for key, value in values.items():
-            yield from style.wrap(_bounded(value, style), f"      {visible(key)}: ", "        ")
+            yield from style.wrap(f"{key}: {_bounded(value, style)}", "      ", "        ")
 
 
 def _bounded(value: str, style: Style) -> str:

@@ -38,7 +38,7 @@ COVERAGE = LibraryCoverage(
 HOSTILE = (
     "a</script><script>alert(1)</script>", "q\"'`&amp;<b>", "line\nbreak\r\ttab", "\x1b[31mred\x1b]0;t\x07\x00",
     "u\u2028v\u2029w", "\u202egnp.exe", "<!--", "]]>", "back\\slash\\udc80", "100% {x} ${y} $HOME", "\ufffe\uffff",
-    "\U0001f600 \xe9 \x85 \x9b",
+    "\U0001f600 \xe9 \x85 \x9b", "long/" + "x" * 300,
 )  # fmt: skip
 """Names as a hostile archive may have them (what is no UTF-8 is written as an escape before it comes into a report)."""
 
