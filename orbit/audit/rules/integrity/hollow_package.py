@@ -189,11 +189,13 @@ def _leftovers(env: Environment) -> Iterator[Finding]:
     for path in env.tree.entries:
         if path.endswith(".pyc") and path not in owners and (top := _top(env, path)):
             compiled[top] += 1
+    leads = tuple(f"{top}/" for top in compiled)
     # with an owner, RECORD says what is missing: judged above
-    for top in {_top(env, path) for path in owners} if compiled else ():
-        compiled.pop(top, None)
+    for path in owners if compiled else ():
+        if path.startswith(leads):
+            compiled.pop(_top(env, path), None)
     for path, fact in env.tree.entries.items() if compiled else ():
-        if not (fact.is_folder or path.endswith(".pyc")):
+        if path.startswith(leads) and not (fact.is_folder or path.endswith(".pyc")):
             compiled.pop(_top(env, path), None)
     for top, count in sorted(compiled.items()):
         yield Finding(

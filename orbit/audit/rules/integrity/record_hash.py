@@ -23,6 +23,8 @@ TITLE = "every installed file is what its wheel brought"
 FIX = "install the distribution again (orbit env create makes a fresh environment)"
 SHOWN = 5
 STRONG = frozenset({"sha256", "sha384", "sha512"})
+SYSTEM_INSTALLERS = frozenset({"debian", "rpm"})
+"""What the packages of Debian and Red Hat write into INSTALLER."""
 BESIDE_SITE = re.compile(r"^(\.\./){1,3}[^./][^/]*/(?!.*\.\./)")
 """Scripts and data of a site-packages folder that is audited alone lie beside it."""
 DIFFERENCES = {
@@ -38,7 +40,7 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per distribution and kind of difference."""
     contested = frozenset(path for path, _digests in contested_paths(env))
     for dist in env.dists:
-        if dist.problem:
+        if dist.problem and not is_systems(dist):
             yield Finding(
                 rule=ID,
                 severity=Severity.ERROR,
@@ -60,6 +62,13 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
         if not is_gone(env, dist):
             yield from _differences(env, dist, contested)
     yield from _weak(env)
+
+
+def is_systems(dist: Distribution) -> bool:
+    """Whether a distribution is of the system's package manager, which leaves RECORD out and keeps its own list."""
+    return dist.installer in SYSTEM_INSTALLERS or (
+        dist.site.endswith("dist-packages") and "local/" not in dist.site and dist.problem.startswith("RECORD: cannot")
+    )
 
 
 def _weak(env: Environment) -> Iterator[Finding]:

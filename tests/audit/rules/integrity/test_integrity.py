@@ -174,3 +174,10 @@ def test_scripts_beside_a_bare_site_packages_folder_are_fine(env: EnvironmentWri
     assert judge(env.site, "record-hash") == []
     env.add("evil", {"evil/__init__.py": b""}, rows=["../../../../../etc/x,,"])
     assert len(judge(env.site, "record-hash")) == 1
+
+
+@pytest.mark.parametrize(("installer", "silent"), [("debian", True), ("rpm", True), ("pip", False), ("", False)])
+def test_packages_of_the_system_have_no_record(env: EnvironmentWriter, installer: str, silent: bool) -> None:
+    (env.site / "good-1.0.dist-info/RECORD").unlink()
+    (env.site / "good-1.0.dist-info/INSTALLER").write_text(f"{installer}\n")
+    assert (judge(env.prefix, "record-hash") == []) is silent
