@@ -7,6 +7,7 @@ a uid instead of trying. The user is taken to be in the group of its own number,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from orbit.audit.facts import Environment, FileFact
@@ -15,6 +16,17 @@ from orbit.audit.policy import Policy
 READ, EXECUTE = 4, 1
 SYSTEM_HOMES = frozenset({"", "usr", "usr/local"})
 """Where a distribution of Linux keeps far more than Python: not all of it must be open to everybody."""
+
+
+SYSTEM_SITE = re.compile(r"(^|/)usr/lib/python3[\d.]*/dist-packages$")
+
+
+def is_system_site(env: Environment, site: str) -> bool:
+    """Whether a site-packages folder is that of Debian's own packages.
+
+    dpkg knows their files, and Debian strips and edits what their RECORD files describe.
+    """
+    return SYSTEM_SITE.search(f"{env.layout.prefix}/{site}".rstrip("/")) is not None
 
 
 class Access:

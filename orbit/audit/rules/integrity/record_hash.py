@@ -6,13 +6,14 @@ deleted, truncated, overwritten by another distribution, or edited by hand.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment, RecordRow
 from orbit.audit.policy import Policy
-from orbit.audit.rules.integrity.access import counted
+from orbit.audit.rules.integrity.access import counted, is_system_site
 from orbit.audit.rules.integrity.file_conflict import contested_paths
 from orbit.audit.rules.integrity.hollow_package import is_gone
 from orbit.audit.tree import follow
@@ -22,9 +23,11 @@ ID = "record-hash"
 TITLE = "every installed file is what its wheel brought"
 FIX = "install the distribution again (orbit env create makes a fresh environment)"
 SHOWN = 5
+HEX = frozenset({64, 96, 128})
+"""Lengths of SHA-2 digests in hexadecimal."""
 STRONG = frozenset({"sha256", "sha384", "sha512"})
 SYSTEM_INSTALLERS = frozenset({"debian", "rpm"})
-"""What the packages of Debian and Red Hat write into INSTALLER."""
+"""What packages of Linux distributions write into INSTALLER. Their package manager has its own list of files."""
 BESIDE_SITE = re.compile(r"^(\.\./){1,3}[^./][^/]*/(?!.*\.\./)")
 """Scripts and data of a site-packages folder that is audited alone lie beside it."""
 DIFFERENCES = {
@@ -40,7 +43,9 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per distribution and kind of difference."""
     contested = frozenset(path for path, _digests in contested_paths(env))
     for dist in env.dists:
-        if dist.problem and not is_systems(dist):
+        if dist.installer in SYSTEM_INSTALLERS or is_system_site(env, dist.site):
+            continue
+        if dist.problem:
             yield Finding(
                 rule=ID,
                 severity=Severity.ERROR,
@@ -62,13 +67,6 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
         if not is_gone(env, dist):
             yield from _differences(env, dist, contested)
     yield from _weak(env)
-
-
-def is_systems(dist: Distribution) -> bool:
-    """Whether a distribution is of the system's package manager, which leaves RECORD out and keeps its own list."""
-    return dist.installer in SYSTEM_INSTALLERS or (
-        dist.site.endswith("dist-packages") and "local/" not in dist.site and dist.problem.startswith("RECORD: cannot")
-    )
 
 
 def _weak(env: Environment) -> Iterator[Finding]:
@@ -120,7 +118,7 @@ def _differences(env: Environment, dist: Distribution, contested: frozenset[str]
 def _compare(env: Environment, row: RecordRow) -> str:
     """Which of DIFFERENCES is true of a row; empty when the file is as recorded."""
     digest = env.digests.get(row.path)
-    if digest is not None and digest == row.digest:
+    if digest is not None and (digest == row.digest or (len(row.digest) in HEX and digest == from_hex(row.digest))):
         return ""
     fact = env.tree.entries.get(row.path)
     if fact is None or fact.is_link:
@@ -137,6 +135,14 @@ def _compare(env: Environment, row: RecordRow) -> str:
     if digest is None:
         return ""
     return "unread" if digest.startswith("!") else "hash"
+
+
+def from_hex(text: str) -> str:
+    """A digest that a build tool wrote in hexadecimal, in RECORD's spelling; empty when it is not one."""
+    try:
+        return base64.urlsafe_b64encode(bytes.fromhex(text)).rstrip(b"=").decode()
+    except ValueError:
+        return ""
 
 
 def _some(paths: list[str]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from orbit.audit.facts import Environment, join
 from orbit.audit.policy import Policy, matches
-from orbit.audit.rules.integrity.access import counted, some
+from orbit.audit.rules.integrity.access import counted, is_system_site, some
 from orbit.audit.rules.integrity.data import artifacts
 from orbit.audit.rules.integrity.forms import Forms
 from orbit.core.findings import Finding, Severity
@@ -33,8 +33,8 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per top-level name without an owner, per owned package with strays, per leftover of an installer."""
     forms = Forms(env)
     for site in env.layout.sites:
-        if site.endswith("dist-packages") and not site.startswith("usr/local/"):
-            continue  # the system's packages: its own package manager owns them
+        if is_system_site(env, site):
+            continue
         unowned = unowned_files(env, site)
         for top, paths in sorted(unowned.items()):
             yield from _judge(env, site, top, paths, forms)

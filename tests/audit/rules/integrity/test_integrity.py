@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -181,3 +182,29 @@ def test_packages_of_the_system_have_no_record(env: EnvironmentWriter, installer
     (env.site / "good-1.0.dist-info/RECORD").unlink()
     (env.site / "good-1.0.dist-info/INSTALLER").write_text(f"{installer}\n")
     assert (judge(env.prefix, "record-hash") == []) is silent
+
+
+def test_digests_in_hexadecimal(env: EnvironmentWriter) -> None:
+    data = b"content"
+    right, wrong = hashlib.sha256(data).hexdigest(), hashlib.sha256(b"other").hexdigest()
+    env.add("hex", {"hex/__init__.py": b""}, rows=[f"hex/a.py,sha256={right},7", f"hex/b.py,sha256={wrong},7"])
+    for name in ("a", "b"):
+        (env.site / f"hex/{name}.py").write_bytes(data)
+    (finding,) = judge(env.prefix, "record-hash")
+    assert finding.evidence["paths"] == "hex/b.py"
+
+
+def test_what_dpkg_owns_is_its_matter(tmp_path: Path) -> None:
+    env = write_sound_environment(tmp_path / "usr")
+    (env.site / "good/data.txt").write_bytes(b"tExt\n")
+    (env.site / "apt_pkg.so").write_bytes(b"x")
+    system = tmp_path / "usr/lib/python3/dist-packages"
+    system.parent.mkdir()
+    os.rename(env.site, system)
+    for rule in ("record-hash", "unowned-file"):
+        assert judge(system, rule) == []
+    local = tmp_path / "usr/local/lib/python3.12/dist-packages"
+    local.parent.mkdir(parents=True)
+    os.rename(system, local)
+    for rule in ("record-hash", "unowned-file"):
+        assert len(judge(local, rule)) == 1
