@@ -14,6 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from orbit.audit.elf import Buffer, Elf
 from orbit.audit.facts import Distribution, Environment
+from orbit.core.findings import Severity
 from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
 from orbit.errors import InputError
@@ -59,6 +60,10 @@ class Need(Record, frozen=True, kw_only=True):
     """Only for targets of this capability and above."""
     below: str = ""
     """Only for targets below this capability."""
+    severity: Severity = Severity.ERROR
+    """What it weighs that it is not there."""
+    fix: str = ""
+    """What to do then, when it is not simply to install it."""
     image_only: bool = False
     """It comes with the base system, so only an image can say whether it is there."""
 
@@ -75,6 +80,8 @@ class User(Record, frozen=True, kw_only=True):
     """What it compiles, and when, in one sentence."""
     optional: bool = False
     """Nothing else fails without it: what it lacks is a note."""
+    ahead: tuple[str, ...] = ()
+    """With one of these distributions most of its kernels are compiled already: what it lacks is a warning."""
     needs: tuple[Need, ...]
 
 

@@ -48,6 +48,8 @@ class Lack:
     """The rest of a sentence that begins with the subject."""
     places: str
     """Where it was looked for."""
+    severity: Severity
+    fix: str = ""
 
 
 def find_toolkit(env: Environment, policy: Policy) -> Toolkit:
@@ -69,20 +71,17 @@ def find_toolkit(env: Environment, policy: Policy) -> Toolkit:
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     """One finding per thing that is missing, closed or too old, with all that need it; then what does not fit."""
     toolkit = find_toolkit(env, policy)
-    lacks: dict[tuple[str, str], Lack] = {}
-    users: dict[tuple[str, str], list[User]] = defaultdict(list)
+    lacks: dict[tuple[str, str], list[tuple[Lack, User]]] = defaultdict(list)
     for user in load_jit().users:
-        if not installed(env, user.dists, user.versions):
-            continue
-        for need in user.needs:
-            lack = judge(env, policy, toolkit, need)
-            if lack is not None:
-                lacks.setdefault((lack.problem, lack.subject), lack)
-                users[lack.problem, lack.subject].append(user)
-    for key, lack in lacks.items():
-        yield _finding(lack, list(dict.fromkeys(user.name for user in users[key])), users[key], env)
+        if installed(env, user.dists, user.versions):
+            for need in user.needs:
+                lack = judge(env, policy, toolkit, need)
+                if lack is not None:
+                    lacks[lack.problem, lack.subject].append((lack, user))
+    for found in lacks.values():
+        yield _finding(env, found)
     if toolkit.path:
-        yield from _mixed_chain(env, toolkit)
+        yield from _chain(env, toolkit)
     yield from _nvrtc(env, policy)
 
 
@@ -91,13 +90,16 @@ def judge(env: Environment, policy: Policy, toolkit: Toolkit, need: Need) -> Lac
     targets = [target for target in policy.profile.targets if _concerns(need, target)]
     if (need.image_only and env.kind != "image") or not targets:
         return None
-    if need.cuda and not toolkit.value and not (need.site or need.programs or need.sonames):
-        return Lack("no toolkit", "CUDA_HOME", "is not set, and no nvcc is in PATH", ", ".join(need.cuda))
     outside, paths = _find(env, policy, toolkit, need)
     if outside:
         return None
+    if not paths and need.cuda and not (toolkit.value or need.programs):
+        # a host may bring one
+        severity = need.severity if env.kind == "image" else Severity.WARNING
+        return Lack("no toolkit", "CUDA_HOME", "is not set, and no nvcc is in PATH", ", ".join(need.cuda), severity)
     if not paths:
-        return Lack("missing", need.what, "is not there", _places(need, toolkit))
+        severity = Severity.WARNING if need.programs and env.kind != "image" else need.severity
+        return Lack("missing", need.what, "cannot be found", _places(need, toolkit), severity, need.fix)
     return _unusable(env, policy, need, paths[0]) or _too_old(env, need, paths[0], targets)
 
 
@@ -107,7 +109,9 @@ def _unusable(env: Environment, policy: Policy, need: Need, path: str) -> Lack |
         return None
     mode = f"{env.tree.entries[path].mode & 0o7777:04o}"
     verb = "execute" if need.runs else "read"
-    return Lack("closed", env.in_site(path), f"has mode {mode}: uid {policy.uid} may not {verb} it", path)
+    return Lack(
+        "closed", env.in_site(path), f"has mode {mode}: uid {policy.uid} may not {verb} it", path, Severity.ERROR
+    )
 
 
 def _too_old(env: Environment, need: Need, path: str, targets: list[GpuTarget]) -> Lack | None:
@@ -116,7 +120,7 @@ def _too_old(env: Environment, need: Need, path: str, targets: list[GpuTarget]) 
     if not old:
         return None
     names = ", ".join(f"{_arch(need, target)} ({target.name}) {_range(need, target)}" for target in old)
-    return Lack("old", env.in_site(path), f"is of CUDA {release} and cannot compile for {names}", path)
+    return Lack("old", env.in_site(path), f"is of CUDA {release} and cannot compile for {names}", path, Severity.ERROR)
 
 
 def _concerns(need: Need, target: GpuTarget) -> bool:
@@ -164,8 +168,8 @@ def _find(env: Environment, policy: Policy, toolkit: Toolkit, need: Need) -> tup
     found += [item.path for soname in need.sonames for item in _libraries(env, soname)]
     found += [resolve(env.tree, folder + name) for name in need.python for folder in _includes(env)]
     files = tuple(path for path in found if path is not None and _is_file(env, path))
-    unseen = bool(need.cuda) and toolkit.value != "" and not toolkit.path and locate(env, policy, toolkit.value).how
-    outside = not files and (unseen == "outside" or (bool(need.python) and _borrows(env)))
+    elsewhere = bool(need.cuda and toolkit.value) and locate(env, policy, toolkit.value).how == "outside"
+    outside = not files and (elsewhere or (bool(need.python) and _borrows(env)))
     return outside, files
 
 
@@ -202,36 +206,53 @@ def _places(need: Need, toolkit: Toolkit) -> str:
     return ", ".join([*places, *need.sonames, *(f"/{name}" for name in need.root), *need.python])
 
 
-def _finding(lack: Lack, names: list[str], users: list[User], env: Environment) -> Finding:
-    fatal = any(not user.optional for user in users)
-    severity = Severity.ERROR if fatal else Severity.NOTE
-    if lack.problem == "no toolkit" and env.kind == "environment" and fatal:
-        severity = Severity.WARNING  # a host may bring one
-    fixes = {
-        "missing": "install the distribution that brings it, or the package of the base system",
-        "closed": "chmod a+rx it",
-        "old": "use a release of that package, or a compiler, that is new enough for every target",
-        "no toolkit": "install the CUDA compiler (nvidia-cuda-nvcc and its companions) and set CUDA_HOME",
-    }
+ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+FIXES = {
+    "missing": "install the distribution that brings it, or the package of the base system",
+    "closed": "chmod a+rx it",
+    "old": "use a release of that package, or a compiler, that is new enough for every target",
+    "no toolkit": "install the CUDA compiler (nvidia-cuda-nvcc and its companions) and set CUDA_HOME",
+}
+
+
+def _weight(env: Environment, lack: Lack, user: User) -> Severity:
+    """How much a lack weighs for one user."""
+    if user.optional:
+        return Severity.NOTE
+    if user.ahead and installed(env, user.ahead):
+        return max(lack.severity, Severity.WARNING, key=ORDER.index)
+    return lack.severity
+
+
+def _finding(env: Environment, found: list[tuple[Lack, User]]) -> Finding:
+    """What one thing that is amiss means to all that need it."""
+    lack = found[0][0]
+    names = list(dict.fromkeys(user.name for _lack, user in found))
     who = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
     return Finding(
         rule=ID,
-        severity=severity,
+        severity=min((_weight(env, one, user) for one, user in found), key=ORDER.index),
         subject=lack.subject,
         message=f"{lack.subject} {lack.detail}: {who} compile{'' if len(names) > 1 else 's'} with it at run time",
-        evidence={"looked for": lack.places, "why": users[0].why},
-        fix=fixes[lack.problem],
+        evidence={"looked for": lack.places, "why": found[0][1].why},
+        fix=lack.fix or FIXES[lack.problem],
     )
 
 
-def _mixed_chain(env: Environment, toolkit: Toolkit) -> Iterator[Finding]:
-    """The parts of one toolkit that call each other have one release."""
-    releases: dict[str, str] = {}
-    for name in load_jit().chain:
-        path = resolve(env.tree, f"{toolkit.path}/{name}")
-        release = release_of(env, path) if path is not None else ""
-        if release:
-            releases[name] = release
+def _chain(env: Environment, toolkit: Toolkit) -> Iterator[Finding]:
+    """The tools of one toolkit that call each other are all there and of one release."""
+    paths = {name: resolve(env.tree, f"{toolkit.path}/{name}") for name in load_jit().chain}
+    missing = [name for name, path in paths.items() if path is None]
+    if missing and paths["bin/nvcc"] is not None:
+        yield Finding(
+            rule=ID,
+            severity=Severity.ERROR,
+            subject=toolkit.value,
+            message=f"has nvcc without {', '.join(missing)}, which nvcc starts: nothing can be compiled with it",
+            fix="install nvidia-cuda-nvcc, nvidia-cuda-crt and nvidia-nvvm of one release",
+        )
+    stated = {name: release_of(env, path) for name, path in paths.items() if path is not None}
+    releases = {name: release for name, release in stated.items() if release}
     if len(set(releases.values())) > 1:
         yield Finding(
             rule=ID,

@@ -26,7 +26,11 @@ NVCC_FILES = {
     **{f"{TOOLKIT}/bin/{name}": released("13.0.88") for name in ("nvcc", "ptxas", "fatbinary", "nvlink", "cudafe++")},
     f"{TOOLKIT}/bin/cuobjdump": released("13.2.51"),
     f"{TOOLKIT}/nvvm/bin/cicc": released("13.0.88"),
-    f"{TOOLKIT}/include/cuda_runtime.h": b"",
+    **{
+        f"{TOOLKIT}/include/{name}": b""
+        for name in ("cuda_runtime.h", "crt/host_config.h", "curand_kernel.h", "cublasLt.h", "cccl/cub/cub.cuh")
+    },
+    f"{TOOLKIT}/lib/libcudart.so.13": write_elf(soname="libcudart.so.13"),
 }
 TRITON_FILES = {
     "triton/backends/nvidia/bin/ptxas": released("12.8.93"),
@@ -94,7 +98,15 @@ def test_ptxas_that_does_not_know_blackwell(env: EnvironmentWriter) -> None:
     assert finding.fatal
 
 
+def test_triton_with_a_second_ptxas_needs_it(env: EnvironmentWriter) -> None:
+    (env.site / "triton/backends/nvidia/bin/ptxas-blackwell").unlink()
+    (finding,) = judge(env)
+    assert (finding.subject, finding.fatal) == ("ptxas for Blackwell", True)
+
+
 def test_old_triton_uses_one_ptxas_for_all(env: EnvironmentWriter) -> None:
+    shutil.rmtree(env.site / "triton-3.6.0.dist-info")
+    env.add("triton", {}, version="3.5.1")
     (env.site / "triton/backends/nvidia/bin/ptxas-blackwell").unlink()
     assert judge(env) == []  # 12.8 knows sm_100a
     (env.site / "triton/backends/nvidia/bin/ptxas").write_bytes(released("12.6.77"))
@@ -124,6 +136,9 @@ def test_a_variable_wins_over_the_bundled_ptxas(env: EnvironmentWriter) -> None:
         ("triton/backends/nvidia/include/cuda.h", "cuda.h", "Triton"),
         ("flashinfer/data/include/flashinfer/norm.cuh", "headers of flashinfer", "flashinfer"),
         (f"{TOOLKIT}/bin/nvcc", "nvcc", "flashinfer"),
+        (f"{TOOLKIT}/include/curand_kernel.h", "cuRAND headers", "flashinfer"),
+        (f"{TOOLKIT}/include/crt/host_config.h", "headers of the CUDA compiler", "flashinfer"),
+        (f"{TOOLKIT}/lib/libcudart.so.13", "libcudart.so to link with", "flashinfer"),
         (f"{TOOLKIT}/include/cuda_runtime.h", "CUDA headers", "flashinfer"),
     ],
 )
@@ -153,6 +168,26 @@ def test_no_toolkit_is_a_warning_in_an_environment(env: EnvironmentWriter) -> No
     shutil.rmtree(env.prefix / "cuda")
     (finding,) = judge(env)
     assert (finding.subject, finding.severity) == ("CUDA_HOME", Severity.WARNING)
+
+
+def test_nvcc_without_the_tools_it_starts(env: EnvironmentWriter) -> None:
+    (env.site / TOOLKIT / "nvvm/bin/cicc").unlink()
+    (finding,) = judge(env)
+    assert "nvcc without nvvm/bin/cicc" in finding.message
+    assert finding.fatal
+
+
+def test_kernels_compiled_ahead_make_it_a_warning(env: EnvironmentWriter) -> None:
+    (env.site / TOOLKIT / "bin/nvcc").unlink()
+    assert [finding.severity for finding in judge(env)] == [Severity.ERROR]
+    env.add("flashinfer-jit-cache", {"flashinfer_jit_cache/__init__.py": b""})
+    assert [finding.severity for finding in judge(env)] == [Severity.WARNING]
+
+
+def test_a_program_that_the_host_may_bring_is_a_warning(env: EnvironmentWriter) -> None:
+    (env.prefix / "bin/ninja").unlink()
+    (finding,) = judge(env)
+    assert (finding.subject, finding.severity) == ("ninja", Severity.WARNING)
 
 
 def test_packages_that_are_not_installed_need_nothing(tmp_path: Path) -> None:
@@ -204,7 +239,7 @@ def test_an_old_nvrtc_beside_a_new_one_is_a_warning(env: EnvironmentWriter) -> N
     env.add("nvidia-cuda-nvrtc-cu12", old, version="12.4.127")
     (finding,) = judge(env)
     assert (finding.severity, "sm_100a (b200)" in finding.message) == (Severity.WARNING, True)
-    shutil.rmtree(env.site / TOOLKIT / "lib")
+    (env.site / TOOLKIT / "lib/libnvrtc.so.13").unlink()
     (finding,) = judge(env)
     assert finding.fatal
 
@@ -214,7 +249,7 @@ def as_image(facts: Environment, *, without: tuple[str, ...] = (), add: tuple[st
     move = "opt/orbit/"
     program = facts.tree.entries["bin/ninja"]
     entries = {(move + path).rstrip("/"): fact for path, fact in facts.tree.entries.items()}
-    base = ("usr/bin/gcc", "usr/bin/g++", "usr/include/stdlib.h", "sbin/ldconfig", *add)
+    base = ("usr/bin/gcc", "usr/bin/g++", "usr/include/stdlib.h", "sbin/ldconfig", "usr/lib64/libcuda.so", *add)
     entries |= {path: program for path in base if path not in without}
     entries |= {str(folder): facts.tree.entries[""] for path in list(entries) for folder in Path(path).parents}
     entries[""] = entries.pop(".")
@@ -247,11 +282,18 @@ def test_an_image_must_have_the_host_compiler(env: EnvironmentWriter) -> None:
     assert finding.subject == "headers of the C library"
 
 
+def test_an_image_gets_libcuda_from_the_driver(env: EnvironmentWriter) -> None:
+    policy = make_policy()
+    (finding,) = RULE.check(as_image(facts_of(env, policy), without=("usr/lib64/libcuda.so",)), policy)
+    assert (finding.severity, "LIBRARY_PATH" in finding.fix) == (Severity.NOTE, True)
+
+
 def test_an_image_without_a_toolkit_fails(env: EnvironmentWriter) -> None:
     policy = make_policy()
     image = as_image(facts_of(env, policy))
     bare = dataclasses.replace(image, variables={"PATH": "/usr/bin:/opt/orbit/bin"})
-    (finding,) = RULE.check(bare, policy)
-    assert (finding.subject, finding.fatal) == ("CUDA_HOME", True)
+    findings = {finding.subject: finding for finding in RULE.check(bare, policy)}
+    assert set(findings) == {"CUDA_HOME"}
+    assert findings["CUDA_HOME"].fatal
     by_path = dataclasses.replace(image, variables={"PATH": "/usr/bin:/opt/orbit/bin:/opt/orbit/cuda/bin"})
     assert list(RULE.check(by_path, policy)) == []
