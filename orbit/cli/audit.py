@@ -10,9 +10,11 @@ when a target is none of these, 3 when a tool (docker) is missing.
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, TypedDict
 
 if TYPE_CHECKING:
     from orbit.audit.report import AuditReport
@@ -142,10 +144,9 @@ def _write(args: argparse.Namespace, report: AuditReport) -> None:
     from orbit.core.files import write_atomic
 
     form = "json" if args.json else args.format
-    text = render_reports(report, verbose=args.verbose, color=sys.stderr.isatty())
     if form == "text" and args.output:
-        write_atomic(Path(args.output), render_reports(report, verbose=args.verbose, color=False).encode())
-    sys.stderr.write(text)
+        write_atomic(Path(args.output), render_reports(report, verbose=args.verbose).encode())
+    sys.stderr.write(render_reports(report, verbose=args.verbose, **_terminal(sys.stderr)))
     if form != "text":
         content = render(form, report)
         if args.output:
@@ -154,17 +155,33 @@ def _write(args: argparse.Namespace, report: AuditReport) -> None:
             sys.stdout.write(content.decode())
 
 
+class Look(TypedDict):
+    """How text is laid out for one stream."""
+
+    width: int | None
+    color: bool
+
+
+def _terminal(stream: TextIO) -> Look:
+    """A terminal is filled and coloured; a file or a pipe gets plain text of a fixed width."""
+    if not stream.isatty():
+        return {"width": None, "color": False}
+    return {"width": shutil.get_terminal_size().columns, "color": "NO_COLOR" not in os.environ}
+
+
 def _explain(rules: list[str]) -> int:
     from orbit.audit.explain import explain, list_rules
     from orbit.errors import ExitCode
 
-    sys.stdout.write("\n".join(explain(rule) for rule in rules) if rules else list_rules())
+    look = _terminal(sys.stdout)
+    sys.stdout.write("\n".join(explain(rule, **look) for rule in rules) if rules else list_rules())
     return ExitCode.OK
 
 
 def _diff(args: argparse.Namespace) -> int:
     """Two targets, or two reports saved with --json, compared."""
-    from orbit.audit.diff import diff_reports, load_report, render_diff
+    from orbit.audit.diff import diff_reports, load_report
+    from orbit.audit.diff_text import render_diff
     from orbit.core.records import canonical
     from orbit.errors import ExitCode, InputError
 
@@ -176,7 +193,7 @@ def _diff(args: argparse.Namespace) -> int:
         for spec in args.targets[1:]
     ]
     difference = diff_reports(*sides)
-    sys.stderr.write(render_diff(difference))
+    sys.stderr.write(render_diff(difference, verbose=args.verbose, **_terminal(sys.stderr)))
     if args.json or args.format == "json":
         sys.stdout.write(canonical(difference).decode() + "\n")
     return ExitCode.FINDINGS if difference.worse else ExitCode.OK
