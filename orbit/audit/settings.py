@@ -270,15 +270,25 @@ def home_folder(env: Environment) -> str:
     return account.home if account else ""
 
 
-def entry_script(env: Environment) -> str:
-    """Path of the image's entry point when its text is known, else empty."""
-    if env.image is None:
-        return ""
-    argv = env.image.entrypoint or env.image.command
-    if not argv or not argv[0].startswith("/"):
-        return ""
-    found = resolve(env.tree, argv[0])
-    return found if found is not None and found in env.texts else ""
+def entry_file(env: Environment) -> str:
+    """Path of the file that the image's entry point, or its command, starts; empty when that is not there."""
+    argv = (env.image.entrypoint or env.image.command) if env.image else ()
+    found = resolve(env.tree, argv[0]) if argv and argv[0].startswith("/") else None
+    return found or ""
+
+
+def is_whole(env: Environment, path: str) -> bool:
+    """Whether the whole text of a file is known: of scripts in ``bin`` only the beginning is kept."""
+    text, fact = env.texts.get(path), env.tree.entries.get(path)
+    return text is not None and fact is not None and len(text) >= fact.size
+
+
+def entry_is_unread(env: Environment) -> bool:
+    """Whether the entry point is a file of which nothing tells what it sets: a script whose text was not kept."""
+    path = entry_file(env)
+    if not path or is_whole(env, path) or env.texts.get(path, b"").startswith(b"\x7fELF"):
+        return False
+    return all(item.path != path for item in env.objects)
 
 
 def entry_assignments(env: Environment) -> Iterator[tuple[str, str]]:
@@ -287,11 +297,11 @@ def entry_assignments(env: Environment) -> Iterator[tuple[str, str]]:
     This does not run a shell: an assignment that is never reached counts too, so it says what *may* be set. Scripts it
     reads are found by their name, for the folder is often a variable.
     """
-    pending = [entry_script(env)]
+    pending = [entry_file(env)]
     seen: set[str] = set()
     while pending and len(seen) < MAX_SOURCED:
         path = pending.pop(0)
-        if not path or path in seen:
+        if path in seen or path not in env.texts:
             continue
         seen.add(path)
         text = COMMENT.sub(b"", env.texts[path])

@@ -12,12 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from orbit.audit.facts import Environment, Kind
 from orbit.audit.jit import Cache, installed, load_jit
 from orbit.audit.policy import Policy
 from orbit.audit.settings import (
     WRITE,
     Setting,
+    entry_is_unread,
     home_folder,
     home_prefix,
     load_settings,
@@ -58,8 +61,13 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     for location in locations(env, settings):
         if cause := _cause(env, policy, location):
             groups[cause].append(location)
+    unread = entry_is_unread(env)
     for cause, found in groups.items():
-        yield _finding(cause, found, policy)
+        finding = _finding(cause, found, policy)
+        if cause == "home by default" and unread:
+            message = f"{finding.message}; unless the entry point sets them, which was not read"
+            finding = msgspec.structs.replace(finding, severity=Severity.NOTE, message=message)
+        yield finding
     for name in SOCKET_FOLDERS:
         setting = settings.get(name)
         if setting is not None and setting.is_known and len(setting.value) > MAX_SOCKET_FOLDER:

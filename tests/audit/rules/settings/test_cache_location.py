@@ -119,6 +119,16 @@ def test_what_the_entry_point_sets_counts(image: Rootfs) -> None:
     assert "network" in findings["DG_JIT_CACHE_DIR"]
 
 
+def test_an_entry_point_whose_text_is_not_known(image: Rootfs) -> None:
+    image.write("usr/bin/serve", b"#!/bin/sh\n" + b": nothing\n" * 100, 0o755)
+    finding = only(judge_image(RULE, image, entrypoint=("/usr/bin/serve",)))
+    assert finding.severity is Severity.NOTE
+    assert "was not read" in finding.message
+    image.write("usr/bin/serve", b"#!/bin/sh\n", 0o755)
+    assert only(judge_image(RULE, image, entrypoint=("/usr/bin/serve",))).severity is Severity.WARNING
+    assert only(judge_image(RULE, image, entrypoint=("/bin/sh",))).severity is Severity.WARNING
+
+
 def test_folders_of_sockets_are_short(rootfs: Rootfs) -> None:
     long = "/var/" + "x" * 60
     finding = only(judge_image(RULE, rootfs, {**DRIVER, "RAY_TMPDIR": long}))
