@@ -81,15 +81,17 @@ def judge(env: Environment, path: str, target: str) -> Group | None:
     end = follow(env.tree, path)
     if end.how == "here":
         return Group("absolute", _start(env, target)) if end.absolute and not env.tree.rooted else None
+    where = f"/{join(end.path, end.rest)}"
+    if env.tree.rooted and end.how != "circle" and where.startswith(MOUNTED):
+        return None
+    return cause_of(env, end)
+
+
+def cause_of(env: Environment, end: End) -> Group:
+    """The cause that a path which leads nowhere belongs to."""
+    where = f"/{join(end.path, end.rest)}" if env.tree.rooted else end.path
     if end.how == "circle":
         return Group("circle", end.path)
-    where = f"/{join(end.path, end.rest)}" if env.tree.rooted else end.path
-    if env.tree.rooted and where.startswith(MOUNTED):
-        return None
-    return _elsewhere(end, where)
-
-
-def _elsewhere(end: End, where: str) -> Group:
     if cache := cache_of(where):
         return Group("cache", cache)
     if end.how == "missing":

@@ -11,11 +11,13 @@ import base64
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from orbit.audit.facts import Distribution, Environment, RecordRow, join
 from orbit.audit.policy import Policy
 from orbit.audit.rules.integrity.access import Access, counted, outermost, some
-from orbit.audit.tree import follow, resolve
+from orbit.audit.rules.integrity.dangling_link import MESSAGES, Group, cause_of
+from orbit.audit.tree import End, follow, resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "hollow-package"
@@ -25,6 +27,16 @@ INIT = "/__init__.py"
 MODULE = (".py", ".so")
 MAX_ZEROS = 1 << 22
 """Files up to this size are compared with zeros."""
+
+
+@dataclass(slots=True)
+class Lost:
+    """Packages that share a cause with those of other distributions."""
+
+    linked: dict[Group, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+    """(distribution, package) by where their links lead."""
+    closed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Packages by the folder that the user cannot enter."""
 
 
 def is_gone(env: Environment, dist: Distribution) -> bool:
@@ -46,9 +58,13 @@ def is_gone(env: Environment, dist: Distribution) -> bool:
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     """One finding per distribution and way of being hollow, per closed folder, per leftover of a removed package."""
     access = Access(env, policy)
-    closed: dict[str, list[str]] = defaultdict(list)
+    lost = Lost()
     for dist in env.dists:
-        if is_gone(env, dist):
+        if not is_gone(env, dist):
+            yield from _hollow(env, dist, access, lost)
+        elif cause := _cause_of_all(env, dist):
+            lost.linked[cause].append((dist.name, f"{dist.name} (everything)"))
+        else:
             yield Finding(
                 rule=ID,
                 severity=Severity.ERROR,
@@ -57,21 +73,20 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
                 evidence={"folder": dist.folder},
                 fix=FIX.format(name=dist.name),
             )
-        else:
-            yield from _hollow(env, dist, access, closed)
-    yield from _closed(env, access, closed)
+    yield from _linked(env, lost.linked)
+    yield from _closed(env, access, lost.closed)
     yield from _eggs(env)
     yield from _leftovers(env)
 
 
-def _hollow(env: Environment, dist: Distribution, access: Access, closed: dict[str, list[str]]) -> Iterator[Finding]:
+def _hollow(env: Environment, dist: Distribution, access: Access, lost: Lost) -> Iterator[Finding]:
     """Packages of one distribution without a usable ``__init__.py``, and its single-file modules that are gone."""
     found: dict[str, list[str]] = defaultdict(list)
     depth = len(dist.site) + 1 if dist.site else 0
     for row in dist.rows:
         if row.path.endswith(INIT):
             package = row.path.removesuffix(INIT)
-            if state := _state(env, row, access, closed):
+            if state := _state(env, dist, row, access, lost):
                 found[state].append(package)
         elif row.path.endswith(MODULE) and "/" not in row.path[depth:] and resolve(env.tree, row.path) is None:
             found["gone"].append(row.path)
@@ -91,22 +106,22 @@ def _hollow(env: Environment, dist: Distribution, access: Access, closed: dict[s
                 "distribution": dist.name,
                 "packages": some(env, outer),
                 "with those in them": str(len(packages)) if len(packages) > len(outer) else "",
-                "link": env.tree.links.get(f"{outer[0]}{INIT}", env.tree.links.get(outer[0], "")),
             },
             fix=FIX.format(name=dist.name),
         )
 
 
-def _state(env: Environment, row: RecordRow, access: Access, closed: dict[str, list[str]]) -> str:
-    """What is wrong with an ``__init__.py``, in words; empty when nothing is, or when a closed folder was noted."""
+def _state(env: Environment, dist: Distribution, row: RecordRow, access: Access, lost: Lost) -> str:
+    """What is wrong with an ``__init__.py``, in words; empty when nothing is, or when it went into ``lost``."""
     fact = env.tree.entries.get(row.path)
     path = row.path
     if fact is None or fact.is_link:
         end = follow(env.tree, row.path)
         if end.how != "here":
-            if fact is None and end.how == "missing" and end.path.startswith(row.path.removesuffix(INIT)):
+            if _is_missing(row.path, end):
                 return "missing: it imports as an empty namespace package"
-            return "a link that leads nowhere in the environment: it imports as an empty namespace package"
+            lost.linked[cause_of(env, end)].append((dist.name, row.path.removesuffix(INIT)))
+            return ""
         path = end.path
         fact = env.tree.entries[path]
     if not fact.is_file:
@@ -120,8 +135,47 @@ def _state(env: Environment, row: RecordRow, access: Access, closed: dict[str, l
     if blocked is not None and (path != row.path or f"{package}/".startswith(f"{blocked}/")):
         inside = blocked.startswith(f"{env.layout.site}/") or path != row.path
         if inside:
-            closed[blocked].append(package)
+            lost.closed[blocked].append(package)
     return ""
+
+
+def _is_missing(path: str, end: End) -> bool:
+    """Whether a recorded path ends where nothing is, without a link on the way."""
+    return end.how == "missing" and f"{path}/".startswith(f"{end.path}/")
+
+
+def _cause_of_all(env: Environment, dist: Distribution) -> Group | None:
+    """Where the files of a distribution of which nothing is left lead; None when they were deleted."""
+    lead = f"{dist.folder}/"
+    for row in dist.rows:
+        if not row.path.startswith(lead) and not row.path.endswith(".pyc"):
+            end = follow(env.tree, row.path)
+            if end.how != "here" and not _is_missing(row.path, end):
+                return cause_of(env, end)
+    return None
+
+
+def _linked(env: Environment, linked: dict[Group, list[tuple[str, str]]]) -> Iterator[Finding]:
+    """One finding for all packages whose links lead to one place: a cleaned cache empties hundreds at once."""
+    for (cause, place), found in sorted(linked.items()):
+        dists = sorted({dist for dist, _package in found})
+        packages = outermost(package for _dist, package in found)
+        one = len(dists) == 1
+        yield Finding(
+            rule=ID,
+            severity=Severity.ERROR,
+            subject=(env.in_site(packages[0]).removesuffix(" (everything)") if one else env.in_site(place)),
+            message=(
+                f"{counted(len(packages), 'package')} of {counted(len(dists), 'distribution')}: links that lead "
+                f"{MESSAGES[cause]}; importing gives an empty namespace, or nothing"
+            ),
+            evidence={
+                "packages": some(env, packages),
+                "distributions": ", ".join(dists[:5]) + (f" and {len(dists) - 5} more" if len(dists) > 5 else ""),
+                "leads to": env.in_site(place),
+            },
+            fix=FIX.format(name=dists[0] if one else "them"),
+        )
 
 
 def is_zeros(digest: str, row: RecordRow) -> bool:

@@ -49,6 +49,7 @@ def test_package_folder_is_a_link_that_leads_nowhere(env: EnvironmentWriter) -> 
     (env.site / "good").symlink_to("/home/ann/.cache/uv/archive-v0/x/good")
     (finding,) = judge(env.prefix, RULE)
     assert finding.subject == "good"
+    assert "into a cache" in finding.message
     os.remove(env.site / "good")
     (env.site / "good").symlink_to("elsewhere")
     (env.site / "elsewhere").mkdir()
@@ -125,3 +126,26 @@ def test_links_into_a_closed_folder_of_the_image(env: EnvironmentWriter, tmp_pat
     member = dataclasses.replace(make_policy(), gids=frozenset({os.stat(store).st_gid}))
     (tmp_path / "home/ann").chmod(0o750)
     assert judge_image(tmp_path, RULE, member) == []
+
+
+def test_links_into_one_cache_are_one_finding(env: EnvironmentWriter) -> None:
+    """What `uv --link-mode=symlink` leaves: folders, real RECORD files, and links for everything else."""
+    for number in range(30):
+        env.add(f"p{number}", {f"p{number}/__init__.py": b"x", f"p{number}/a.py": b"x"})
+        for path in sorted((env.site / f"p{number}").iterdir())[: 1 + number % 2]:
+            path.unlink()
+            path.symlink_to(f"/data/uvcache/archive-v0/{number}/{path.name}")
+    (finding,) = judge(env.prefix, RULE)
+    assert finding.subject == "/data/uvcache/archive-v0"
+    assert finding.message.startswith("30 packages of 30 distributions: links that lead into a cache")
+
+
+def test_deleted_files_and_links_are_told_apart(env: EnvironmentWriter) -> None:
+    env.add("mixed", {"mixed/__init__.py": b"x", "mixed/a.py": b"x"})
+    (env.site / "mixed/__init__.py").unlink()
+    (env.site / "mixed/a.py").unlink()
+    (finding,) = judge(env.prefix, RULE)
+    assert "files are gone" in finding.message
+    (env.site / "mixed/a.py").symlink_to("/data/elsewhere/deep/a.py")
+    (finding,) = judge(env.prefix, RULE)
+    assert "out of the target" in finding.message
