@@ -67,9 +67,9 @@ def absolute(env: Environment, folder: str, path: str) -> str:
 
 def within(env: Environment, path: str) -> str | None:
     """An absolute path relative to the tree's root; None when it lies outside."""
-    if env.tree.rooted:
-        return path.lstrip("/")
     prefix = str(env.layout.prefix)
+    if env.tree.rooted or prefix == "/":
+        return path.lstrip("/")
     return "" if path == prefix else path[len(prefix) + 1 :] if path.startswith(f"{prefix}/") else None
 
 

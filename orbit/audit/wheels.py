@@ -91,7 +91,7 @@ def read_wheels(paths: Sequence[Path], profile: Profile, progress: Progress) -> 
             damaged[path.name] = error.strerror or str(error)
     found.sort(key=lambda facts: (facts.dist.name, facts.dist.folder))
     dists = tuple(_with_others(facts, others) for facts in _lost(found))
-    return _combine(layout, found, dists, damaged, profile)
+    return combine(layout, found, dists, damaged, profile)
 
 
 def read_manifest(wheel: Path) -> bytes | None:
@@ -140,7 +140,7 @@ def _read_wheel(path: Path, layout: Layout) -> WheelFacts:
 
         dist = read_dist(info, read)
         data = f"{info.removesuffix('.dist-info')}.data"
-        places = {key: where for key in archive if (where := _place(key, data, name.name or dist.name, layout))}
+        places = {key: where for key in archive if (where := place_of(key, data, name.name or dist.name, layout))}
         usable = {places[key]: archive[key] for key in places if not archive[key].problem}
         digested = {places[row.path]: row.algorithm for row in dist.rows if row.digest and row.path in places}
         scans = _scan(source, usable, digested)
@@ -160,7 +160,7 @@ def _read_wheel(path: Path, layout: Layout) -> WheelFacts:
         dist=replace(
             dist, folder=join(layout.site, info), site=layout.site, rows=rows, wheel_file=path.name, disorders=disorders
         ),
-        files={where: _fact(member) for where, member in usable.items()},
+        files={where: fact_of(member) for where, member in usable.items()},
         digests={where: scan.digest for where, scan in scans.items() if scan.digest and where in digested},
         objects=tuple(scan.object for scan in scans.values() if scan.object is not None),
         exports={where: scan.exports for where, scan in scans.items() if scan.exports is not None},
@@ -195,7 +195,7 @@ def _scan_one(source: ZipSource, where: str, member: Member, algorithm: str) -> 
     return found
 
 
-def _place(key: str, data: str, project: str, layout: Layout) -> str:
+def place_of(key: str, data: str, project: str, layout: Layout) -> str:
     """Where an installer writes a member; empty for a part of ``*.data`` that it does not know."""
     if not key.startswith(f"{data}/"):
         return join(layout.site, key)
@@ -218,7 +218,8 @@ def info_folder(archive: Iterable[str], name: WheelName) -> str:
     return max(found, key=lambda folder: (folder == f"{stem}.dist-info", folder), default=f"{stem}.dist-info")
 
 
-def _fact(member: Member) -> FileFact:
+def fact_of(member: Member) -> FileFact:
+    """What an installer makes of a member."""
     return FileFact(PROGRAM_MODE if member.executable else FILE_MODE, 0, 0, member.size, (0, 0, 0, 0))
 
 
@@ -246,7 +247,7 @@ def _with_others(facts: WheelFacts, others: Iterable[WheelSet]) -> Distribution:
     return replace(facts.dist, disorders=(*facts.dist.disorders, Disorder("beside", tuple(sorted(names)))))
 
 
-def _combine(
+def combine(
     layout: Layout,
     found: Sequence[WheelFacts],
     dists: tuple[Distribution, ...],

@@ -114,6 +114,9 @@ class Member:
 class ZipSource:
     """An open archive. Raises :class:`NotZip` when it is none, OSError when it cannot be opened."""
 
+    tail_bytes = END.size + MAX_COMMENT
+    """At the end of the file: where the end record is looked for."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         # read, never mapped: a file that is cut short meanwhile must not end the process
@@ -145,7 +148,7 @@ class ZipSource:
 
     def _directory(self) -> tuple[int, int, int]:
         """(position, bytes, number of entries) of the central directory."""
-        tail_at = max(0, self.size - END.size - MAX_COMMENT)
+        tail_at = max(0, self.size - self.tail_bytes)
         tail = self._read(self.size - tail_at, tail_at)
         at = tail.rfind(END_MAGIC, 0, max(0, len(tail) - END.size + len(END_MAGIC)))
         if at < 0:

@@ -107,8 +107,9 @@ def test_finders_that_are_none(text: str) -> None:
 
 @given(st.binary(max_size=300))
 def test_any_content_is_survived(content: bytes) -> None:
-    lines_of(content)
-    finder_mapping(b"MAPPING = {" + content + b"}\n")
+    assert all(line.strip() for line in lines_of(content))
+    mapping = finder_mapping(b"MAPPING = {" + content + b"}\n")
+    assert all(isinstance(path, str) and "\0" not in path for path in mapping.values())
 
 
 def test_only_an_editable_install_has_a_root(env: EnvironmentWriter) -> None:

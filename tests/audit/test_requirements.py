@@ -91,13 +91,14 @@ def test_versions_that_cannot_be_compared_say_nothing() -> None:
 
 @given(st.text(max_size=60))
 def test_any_line_is_survived(line: str) -> None:
-    parse(line)
-    judge(dist("a", line), dist("b"))
+    found = judge(dist("a", line), dist("b"))
+    assert [item for item in found if isinstance(item, Unreadable)] == ([] if parse(line) else [Unreadable("a", line)])
 
 
 @given(st.sampled_from(["==", ">=", "~=", "!=", "==="]), st.text("0123456789.ab*+", max_size=8))
 def test_any_specifier_is_survived(operator: str, version: str) -> None:
-    judge(dist("a", f"b{operator}{version}", f"b ; python_version {operator} '{version}'"), dist("b"))
+    found = judge(dist("a", f"b{operator}{version}", f"b ; python_version {operator} '{version}'"), dist("b"))
+    assert {item.wanted for item in found if isinstance(item, Unmet)} <= {"b"}
 
 
 @pytest.fixture

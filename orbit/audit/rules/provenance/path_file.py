@@ -20,7 +20,6 @@ from orbit.core.findings import Finding, Severity
 
 ID = "path-file"
 TITLE = ".pth files run nothing unknown and add no folder outside of the target"
-KINDS = frozenset(("environment", "image"))
 HIDING = re.compile(
     r"\b(exec|eval|compile|marshal|zlib|base64|b64decode|codecs|subprocess|Popen|socket|urllib|requests|http|ctypes)\b"
     r"|os\.(system|popen|exec|spawn)|\bbytes\.fromhex\b"
