@@ -45,7 +45,7 @@ class Lack:
     problem: Literal["missing", "closed", "old", "no toolkit"]
     subject: str
     detail: str
-    """The rest of a sentence that begins with the subject."""
+    """A sentence without its subject."""
     places: str
     """Where it was looked for."""
     severity: Severity
@@ -233,7 +233,7 @@ def _finding(env: Environment, found: list[tuple[Lack, User]]) -> Finding:
         rule=ID,
         severity=min((_weight(env, one, user) for one, user in found), key=ORDER.index),
         subject=lack.subject,
-        message=f"{lack.subject} {lack.detail}: {who} compile{'' if len(names) > 1 else 's'} with it at run time",
+        message=f"{lack.detail}: {who} compile{'' if len(names) > 1 else 's'} with it at run time",
         evidence={"looked for": lack.places, "why": found[0][1].why},
         fix=lack.fix or FIXES[lack.problem],
     )

@@ -147,42 +147,42 @@ def _writable(env: Environment, policy: Policy, path: str) -> bool:
 CAUSES: dict[str, tuple[Severity, str, str]] = {
     "home by default": (
         Severity.WARNING,
-        "{names} {are} not set: these caches go to the home folder, shared by all nodes or not writable in a container",
+        "not set: these caches go to the home folder, shared by all nodes or not writable in a container",
         "set {names} to a folder on a disk of the node",
     ),
     "home": (
         Severity.WARNING,
-        "{names} point{s} into a home folder: shared by all nodes, or not writable by another user",
+        "point{s} into a home folder: shared by all nodes, or not writable by another user",
         "point {names} to a folder on a disk of the node",
     ),
     "network": (
         Severity.WARNING,
-        "{names} point{s} to what looks like a network file system: locks fail, many ranks end in stale file handles",
+        "point{s} to what looks like a network file system: locks fail, many ranks end in stale file handles",
         "point {names} to a disk of the node",
     ),
     "read-only": (
         Severity.ERROR,
-        "{names} point{s} into the installed environment, where uid {uid} may not write: the first compilation fails",
+        "point{s} into the installed environment, where uid {uid} may not write: the first compilation fails",
         "point {names} to a writable folder outside it",
     ),
     "shared by users": (
         Severity.WARNING,
-        "{names} point{s} to one fixed temporary folder: where the host's is mounted, the second user cannot write it",
+        "point{s} to one fixed temporary folder: where the host's is mounted, the second user cannot write it",
         "let the entry point set {names}, with the user's number in the path",
     ),
     "no identity": (
         Severity.WARNING,
-        "{names} point{s} to a folder without version or architecture: what another image left there is loaded",
+        "point{s} to a folder without version or architecture: what another image left there is loaded",
         "put the environment's identity or its version, and the GPU, into the path",
     ),
     "not expanded": (
         Severity.ERROR,
-        "{names} hold{s} ~ or $, which nobody expands: a folder of that very name is made in the current folder",
+        "hold{s} ~ or $, which nobody expands: a folder of that very name is made in the current folder",
         "write an absolute path, or set it in the entry point",
     ),
     "relative": (
         Severity.WARNING,
-        "{names} {are} relative: the cache is wherever the program was started",
+        "{are} relative: the cache is wherever the program was started",
         "write an absolute path",
     ),
 }
