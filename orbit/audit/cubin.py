@@ -1,0 +1,253 @@
+"""Device code as the driver gets it: the kernels of a cubin, and the names in PTX text.
+
+A cubin is an ELF64 file of machine EM_CUDA. Its kernels are the functions marked STO_CUDA_ENTRY in the symbol table,
+one code section each. Where the architecture is written depends on the ABI: version 7 (OS ABI 0x33) keeps its number
+in the low byte of ``e_flags`` and an ``a`` in bit 11; version 8 (OS ABI 0x41, CUDA 13) keeps the number in the second
+byte, and the suffix only in the options that ptxas notes down (``.note.nv.tkinfo``: ``-arch sm_90a``). Sources: LLVM's
+``ELF.h`` (EF_CUDA_*), ``cuobjdump -elf``, and 15,000 cubins of the cu130 lock.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from orbit.audit.dynamic import SYMBOL
+from orbit.audit.elf import EM_CUDA, HEADER, SECTION, is_elf
+from orbit.audit.payload import MalformedImage
+from orbit.audit.sass import MAX_STUB_BYTES, Stub, immediates, pointers, stub_of
+
+SHT_SYMTAB, SHT_RELA, SHT_NOTE, SHT_REL, SHT_NOBITS = 2, 4, 7, 9, 8
+STT_FUNC = 2
+STO_CUDA_ENTRY = 0x10
+SHF_MERCURY = 0x10000000
+"""Sections of the second, relocatable form of the code that Blackwell cubins carry beside the first."""
+MAX_SYMBOLS = 1 << 21
+MAX_NAME_BYTES = 1 << 16
+MAX_NAMES_BYTES = 1 << 26
+MAX_TEXT_BYTES = 400
+POINTER_SECTION = b".nv.constant4\0"
+SOURCE_FILE = re.compile(r"\.(?:cu|cuh|h|hpp|inl|cpp)$")
+"""An assertion names its file beside what it asserts."""
+CALLEES = frozenset({b"vprintf", b"__assertfail"})
+"""What printf and assert become in device code."""
+ARCH_OPTION = re.compile(rb"-arch (sm_\d+[af]?)\b")
+PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.\w+[ \t]+)*?\.entry[ \t]+([\w$.]+)", re.MULTILINE)
+PTX_TARGET = re.compile(rb"^[ \t]*\.target[ \t]+sm_(\d+[af]?)\b", re.MULTILINE)
+
+
+class Kernel(NamedTuple):
+    """One kernel of one image."""
+
+    name: str
+    """Mangled, as the host code asks for it."""
+    code_bytes: int
+    """Machine code; 0 for PTX."""
+    stub: Stub
+    says: str
+    """What a kernel that prints or asserts says; for a working one the guard text it holds. Empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """The content of one image."""
+
+    arch: str
+    """As the content itself states it: ``sm_90a``, ``compute_90``; ``sm_100*`` when it names no suffix and no lack of
+    one; empty when it says nothing."""
+    kernels: tuple[Kernel, ...]
+
+
+def read_ptx(text: bytes) -> DeviceCode:
+    """Target and entry points of PTX text. Never raises: what is not there is not found."""
+    target = PTX_TARGET.search(text)
+    names = dict.fromkeys(match[1] for match in PTX_ENTRY.finditer(text))
+    return DeviceCode(
+        f"compute_{target[1].decode()}" if target else "",
+        tuple(Kernel(name.decode(), 0, "", "") for name in names),
+    )
+
+
+def read_cubin(data: bytes, label: str, guards: re.Pattern[bytes] | None = None) -> DeviceCode:
+    """The kernels of a cubin in the order of its symbols.
+
+    ``guards`` finds the texts by which code says that it was compiled for the wrong architecture; working kernels
+    that hold one have it in ``says``. Raises :class:`MalformedImage` naming ``label``.
+    """
+    return DeviceCode(*_Cubin(data, label).read(guards))
+
+
+class _Raw(NamedTuple):
+    """A section header as it is in the file (see :data:`orbit.audit.elf.SECTION`)."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry_bytes: int
+
+
+class _Cubin:
+    def __init__(self, data: bytes, label: str) -> None:
+        self.data, self.label = data, label
+        if len(data) < HEADER.size or not is_elf(data[:6]):
+            raise self.bad("not an ELF file")
+        head = HEADER.unpack_from(data)
+        ident, machine, table, self.flags, entry_bytes, count, self.names_index = (
+            head[number] for number in (0, 2, 6, 7, 11, 12, 13)
+        )
+        self.abi = ident[8]
+        if machine != EM_CUDA:
+            raise self.bad(f"machine {machine} instead of {EM_CUDA}")
+        if count and (entry_bytes != SECTION.size or table + count * SECTION.size > len(data)):
+            raise self.bad(f"{count} section headers of {entry_bytes} bytes at {table} do not fit")
+        rows = SECTION.iter_unpack(data[table : table + count * SECTION.size])
+        self.sections = [_Raw(*row) for row in rows] if count else []
+
+    def bad(self, what: str) -> MalformedImage:
+        return MalformedImage(f"{self.label}: cubin: {what}")
+
+    def content(self, section: _Raw) -> bytes:
+        if section.kind == SHT_NOBITS:
+            return b""
+        if section.offset + section.size > len(self.data):
+            raise self.bad(f"a section of {section.size} bytes at {section.offset} lies outside {len(self.data)} bytes")
+        return self.data[section.offset : section.offset + section.size]
+
+    def at(self, index: int) -> _Raw:
+        if index >= len(self.sections):
+            raise self.bad(f"section {index} of {len(self.sections)} is asked for")
+        return self.sections[index]
+
+    def read(self, guards: re.Pattern[bytes] | None) -> tuple[str, tuple[Kernel, ...]]:
+        table = next((s for s in self.sections if s.kind == SHT_SYMTAB and not s.flags & SHF_MERCURY), None)
+        if table is None:
+            return self.arch(), ()
+        if table.size // SYMBOL.size > MAX_SYMBOLS:
+            raise self.bad(f"{table.size // SYMBOL.size} symbols")
+        raw = self.content(table)
+        symbols = list(SYMBOL.iter_unpack(raw[: len(raw) // SYMBOL.size * SYMBOL.size]))
+        names = self.content(self.at(table.link))
+        texts = _Pointers(self, symbols, names)
+        guarded = texts.matching(guards) if guards is not None and texts.callees else frozenset[int]()
+        kernels = []
+        spent = 0
+        for name_at, info, other, index, value, size in symbols:
+            if info & 15 != STT_FUNC or not other & STO_CUDA_ENTRY or not index:
+                continue
+            name = _name(names, name_at)
+            spent += len(name)
+            if spent > MAX_NAMES_BYTES:
+                raise self.bad(f"kernel names of more than {MAX_NAMES_BYTES} bytes")
+            kernels.append(self.kernel(name, self.at(index), start=value, size=size, texts=texts, guarded=guarded))
+        return self.arch(), tuple(kernels)
+
+    def kernel(
+        self, name: bytes, section: _Raw, *, start: int, size: int, texts: _Pointers, guarded: frozenset[int]
+    ) -> Kernel:
+        room = section.size if section.kind != SHT_NOBITS else 0
+        start = start if start < room else 0
+        size = min(size, room - start) or room - start
+        if section.offset + room > len(self.data):
+            raise self.bad(f"the code of {name.decode(errors='replace')} lies outside the file")
+        whole = section.offset + start
+        stub, says = stub_of(self.data[whole : whole + size]) if size <= MAX_STUB_BYTES else "", ""
+        if stub == "message":
+            stub, says = texts.explain(self.data[whole : whole + size])
+        if not stub and guarded:
+            held = pointers(self.data[whole : whole + size]) & guarded
+            says = texts.text(min(held)) if held else ""
+        return Kernel(name.decode("utf-8", "backslashreplace"), size, stub, says)
+
+    def arch(self) -> str:
+        number = self.flags >> 8 & 0xFF if self.abi >= 8 else self.flags & 0xFF
+        stated = f"sm_{number}"
+        for section in self.sections:
+            if section.kind == SHT_NOTE and (match := ARCH_OPTION.search(self.content(section))):
+                option = match[1].decode()
+                return option if option.rstrip("af") == stated else f"{stated}*"
+        if self.abi < 8:
+            return f"{stated}a" if self.flags & 0x800 else stated
+        return f"{stated}a" if self.flags & 0x8 else f"{stated}*"
+
+
+class _Pointers:
+    """The pointer bank of a cubin (``.nv.constant4``): which address the linker or the driver puts at which offset."""
+
+    def __init__(self, cubin: _Cubin, symbols: list[tuple[int, int, int, int, int, int]], names: bytes) -> None:
+        self.cubin, self.symbols, self.names = cubin, symbols, names
+
+    @cached_property
+    def bank(self) -> dict[int, int]:
+        """Number of a symbol by the offset that its address is written to."""
+        cubin = self.cubin
+        titles = cubin.content(cubin.at(cubin.names_index))
+        found: dict[int, int] = {}
+        for section in cubin.sections:
+            if section.kind not in (SHT_RELA, SHT_REL) or section.flags & SHF_MERCURY or not section.info:
+                continue
+            title = cubin.at(section.info).name
+            if titles[title : title + len(POINTER_SECTION)] != POINTER_SECTION:
+                continue
+            width = 24 if section.kind == SHT_RELA else 16
+            raw = cubin.content(section)
+            for at in range(0, len(raw) // width * width, width):
+                found[int.from_bytes(raw[at : at + 8], "little")] = int.from_bytes(raw[at + 12 : at + 16], "little")
+        return found
+
+    @cached_property
+    def callees(self) -> bool:
+        """Whether the cubin asks the driver for printf or assert at all."""
+        return any(b"\0%b\0" % name in self.names for name in CALLEES)
+
+    def name(self, offset: int) -> bytes:
+        """Name of what ``offset`` points to; empty when it points to nothing known."""
+        number = self.bank.get(offset, -1)
+        return _name(self.names, self.symbols[number][0]) if 0 <= number < len(self.symbols) else b""
+
+    def is_function(self, offset: int) -> bool:
+        """Whether ``offset`` points to a function."""
+        number = self.bank.get(offset, -1)
+        return 0 <= number < len(self.symbols) and self.symbols[number][1] & 15 == STT_FUNC
+
+    def text(self, offset: int) -> str:
+        """The text that ``offset`` points to; empty when there is none."""
+        number = self.bank.get(offset, -1)
+        if not 0 <= number < len(self.symbols):
+            return ""
+        _at, info, _other, index, value, _size = self.symbols[number]
+        if info & 15 == STT_FUNC or not 0 < index < len(self.cubin.sections):
+            return ""
+        place = self.cubin.content(self.cubin.sections[index])
+        text = place[value : value + MAX_TEXT_BYTES].partition(b"\0")[0].strip()
+        return text.decode("ascii", "backslashreplace") if text.isascii() else ""
+
+    def matching(self, guards: re.Pattern[bytes]) -> frozenset[int]:
+        """Offsets of the texts that ``guards`` finds something in."""
+        return frozenset(offset for offset in self.bank if guards.search(self.text(offset).encode()))
+
+    def explain(self, code: bytes) -> tuple[Stub, str]:
+        """(``message`` when what ``code`` calls is printf or assert, what it says); else it calls something of its own
+        and works."""
+        if not self.callees:
+            return "", ""
+        known = sorted(offset for offset in pointers(code) if offset in self.bank)
+        functions = [self.name(at) for at in {*known, *immediates(code)} if self.is_function(at)]
+        texts = [text for offset in known if (text := self.text(offset)) and not SOURCE_FILE.search(text)]
+        # the place of the function may be worked out in ways that are not followed here; then the text must be there
+        if not (any(name in CALLEES for name in functions) if functions else texts):
+            return "", ""
+        return "message", max(texts, key=lambda text: ("%" not in text, len(text)), default="")
+
+
+def _name(table: bytes, at: int) -> bytes:
+    """The NUL-terminated string at ``at``, cut off at a length no compiler gives."""
+    end = table.find(b"\0", at, at + MAX_NAME_BYTES)
+    return table[at : end if end >= 0 else at + MAX_NAME_BYTES]

@@ -1,0 +1,122 @@
+"""The kernels of a cubin and of PTX text."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbit.audit.cubin import Kernel, read_cubin, read_ptx
+from orbit.audit.payload import MalformedImage
+from tests.writers.cubin import EMPTY, TRAPS, Body, Calls, Says, works, write_cubin
+
+GUARD = re.compile(rb"without targeting")
+KERNELS: dict[str, Body] = {
+    "_Z5emptyv": EMPTY,
+    "_Z4trapv": TRAPS,
+    "_Z4workv": works(2048),
+    "_Z5printv": Says("not for this device"),
+    "_Z6assertv": Says("false && no", function="__assertfail"),
+    "_Z7guardedv": Says("MMA used without targeting sm_90a", works=True),
+    "_Z5callsv": Calls(),
+}
+
+
+def test_kernels_with_what_they_do() -> None:
+    found = read_cubin(write_cubin(KERNELS, functions=("_Z6helperv",)), "x", GUARD)
+    assert found.arch == "sm_90a"
+    assert found.kernels == (
+        Kernel("_Z5emptyv", 256, "empty", ""),
+        Kernel("_Z4trapv", 256, "trap", ""),
+        Kernel("_Z4workv", 2048, "", ""),
+        Kernel("_Z5printv", 384, "message", "not for this device"),
+        Kernel("_Z6assertv", 384, "message", "false && no"),
+        Kernel("_Z7guardedv", 384, "", "MMA used without targeting sm_90a"),
+        Kernel("_Z5callsv", 384, "", ""),
+    )
+
+
+def test_device_functions_are_no_kernels() -> None:
+    assert read_cubin(write_cubin({}, functions=("_Z6helperv",)), "x").kernels == ()
+
+
+def test_a_call_through_a_pointer_is_work_when_nothing_prints() -> None:
+    (kernel,) = read_cubin(write_cubin({"_Z5callsv": Calls()}), "x").kernels
+    assert kernel.stub == ""
+
+
+@pytest.mark.parametrize(
+    ("arch", "abi", "note", "stated"),
+    [
+        ("sm_90a", 8, True, "sm_90a"),
+        ("sm_100f", 8, True, "sm_100f"),
+        ("sm_100a", 8, False, "sm_100*"),
+        ("sm_90a", 7, False, "sm_90a"),
+        ("sm_86", 7, False, "sm_86"),
+    ],
+)
+def test_architecture_as_the_cubin_states_it(arch: str, abi: int, note: bool, stated: str) -> None:
+    assert read_cubin(write_cubin({"k": EMPTY}, arch=arch, abi=abi, note=note), "x").arch == stated
+
+
+def test_the_number_in_the_flags_counts_more_than_a_note() -> None:
+    data = write_cubin({"k": EMPTY}, arch="sm_90a").replace(b"-arch sm_90a", b"-arch sm_80a")
+    assert read_cubin(data, "x").arch == "sm_90*"
+
+
+def test_ptx() -> None:
+    text = b"""
+.version 9.0
+.target sm_90a
+.address_size 64
+.func helper() { ret; }
+.visible .entry _Z4workPf(
+    .param .u64 _Z4workPf_param_0
+)
+{ ret; }
+.weak .entry _Z4morev() { ret; }
+// not an .entry _Z7commentv
+"""
+    found = read_ptx(text)
+    assert (found.arch, [kernel.name for kernel in found.kernels]) == ("compute_90a", ["_Z4workPf", "_Z4morev"])
+    assert read_ptx(b"\xff\0 junk").kernels == ()
+
+
+def header_field(data: bytes, at: int, shape: str, value: int) -> bytes:
+    return data[:at] + struct.pack(shape, value) + data[at + struct.calcsize(shape) :]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x7fELF",
+        write_cubin(KERNELS)[:300],
+        header_field(write_cubin(KERNELS), 18, "<H", 62),
+        header_field(write_cubin(KERNELS), 40, "<Q", 1 << 63),
+        header_field(write_cubin(KERNELS), 60, "<H", 0xFFFF),
+        header_field(write_cubin(KERNELS), 58, "<H", 8),
+    ],
+)
+def test_what_is_not_a_cubin_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedImage, match=r"^lib\.so\[0\]: cubin"):
+        read_cubin(data, "lib.so[0]")
+
+
+@given(st.integers(0, 4000), st.binary(min_size=1, max_size=16))
+def test_any_damage_gives_kernels_or_a_reason(at: int, junk: bytes) -> None:
+    data = write_cubin(KERNELS)
+    data = data[: at % len(data)] + junk + data[at % len(data) + len(junk) :]
+    with contextlib.suppress(MalformedImage):
+        assert len(read_cubin(data, "x", GUARD).kernels) <= len(data) // 24
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_kernels_or_a_reason(data: bytes) -> None:
+    with contextlib.suppress(MalformedImage):
+        read_cubin(data, "x", GUARD)
+    assert read_ptx(data).kernels is not None
