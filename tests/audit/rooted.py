@@ -30,15 +30,18 @@ def write_root(root: Path, files: Mapping[str, bytes], links: Mapping[str, str] 
     return root
 
 
-def read_root(root: Path, variables: Mapping[str, str] | None = None) -> Environment:
-    """The facts of the root file system at ``root`` as those of an image with these environment variables."""
+def read_root(root: Path, variables: Mapping[str, str] | None = None, *, others: tuple[str, ...] = ()) -> Environment:
+    """The facts of the root file system at ``root`` as those of an image with these environment variables.
+
+    ``others`` are further site-packages folders.
+    """
     tree = replace(read_tree(root), rooted=True, above=(), roots=())
     objects, damaged = read_objects(root, tree)
     exports, without = needed_exports(root, objects)
     folders = [path for path in tree.entries if path.endswith(".dist-info")]
     dists = read_dists(folders, lambda path: read_text(root, path))
     return Environment(
-        layout=Layout(Path("/"), SITE, (3, 12), "", home="opt/orbit"),
+        layout=Layout(Path("/"), SITE, (3, 12), "", others, home="opt/orbit"),
         tree=tree,
         dists=dists,
         objects=objects,

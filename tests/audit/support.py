@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 from orbit.audit.environment import read_environment
@@ -39,3 +40,8 @@ def judge_wheels(paths: Path | list[Path], rule: str, policy: Policy | None = No
 def read(prefix: Path) -> Environment:
     """The facts of a written environment."""
     return read_environment(prefix, make_policy().profile, Silent())
+
+
+def read_as_wheels(prefix: Path) -> Environment:
+    """The facts of a written environment as if its distributions were wheels looked at alone."""
+    return replace(read(prefix), kind="wheels")

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orbit.audit.environment import read_environment
 from orbit.audit.loader import Loader, Resolution, native_machine
 from orbit.audit.policy import Policy
 from orbit.audit.policy import library_path as library_folders
-from orbit.audit.run import read_environment
 from orbit.core.console import Silent
 from tests.audit.support import make_policy
 from tests.writers.elf import write_elf

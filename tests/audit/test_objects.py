@@ -157,6 +157,49 @@ def test_exports_are_read_of_libraries_that_a_version_need_names(tmp_path: Path)
     assert damaged == {}
 
 
+def test_of_a_family_s_libraries_only_wanted_symbols_are_read(tmp_path: Path) -> None:
+    names = ["ncclSend", "ncclRecv", "ncclAllReduce"]
+    nccl = write_elf(soname="libnccl.so.2", exports=[writer.Export(name) for name in names])
+    write(tmp_path, "libnccl.so.2", nccl)
+    user = write_elf(needed=["libnccl.so.2"], imports=[writer.Import("ncclSend"), writer.Import("ncclNew")])
+    write(tmp_path, "user.so", user)
+    exports, damaged = needed_exports(tmp_path, objects_of(tmp_path))
+    assert exports == {"libnccl.so.2": {Export("ncclSend", "")}}
+    assert damaged == {}
+
+
+def test_what_a_family_s_libraries_lack_is_looked_up_in_all_that_is_needed(tmp_path: Path) -> None:
+    write(tmp_path, "libnccl.so.2", write_elf(soname="libnccl.so.2", exports=[writer.Export("ncclSend")]))
+    inner = write_elf(soname="libinner.so", exports=[writer.Export("ncclNew"), writer.Export("other")])
+    write(tmp_path, "libinner.so", inner)
+    write(tmp_path, "libshim.so", write_elf(soname="libshim.so", needed=["libinner.so", "libshim.so"]))
+    write(tmp_path, "libunused.so", write_elf(soname="libunused.so", exports=[writer.Export("ncclNew")]))
+    imports = [writer.Import("ncclSend"), writer.Import("ncclNew")]
+    write(tmp_path, "user.so", write_elf(needed=["libshim.so", "libnccl.so.2"], imports=imports))
+    exports, _damaged = needed_exports(tmp_path, objects_of(tmp_path))
+    assert exports["libinner.so"] == {Export("ncclNew", "")}
+    assert "libunused.so" not in exports
+
+
+def test_library_that_shows_which_string_torch_has_is_read_whole(tmp_path: Path) -> None:
+    names = ["_ZN3c101aE", "_ZN3c101bE"]
+    write(tmp_path, "libc10.so", write_elf(soname="libc10.so", exports=[writer.Export(name) for name in names]))
+    write(tmp_path, "user.so", write_elf(needed=["libc10.so"], imports=[writer.Import("_ZN3c101aE")]))
+    exports, _damaged = needed_exports(tmp_path, objects_of(tmp_path))
+    assert exports["libc10.so"] == {Export(name, "") for name in names}
+
+
+def test_damage_of_a_family_s_library_is_a_reason(tmp_path: Path) -> None:
+    nccl = write_elf(soname="libnccl.so.2", exports=[writer.Export("ncclSend")])
+    path = write(tmp_path, "libnccl.so.2", nccl)
+    write(tmp_path, "user.so", write_elf(needed=["libnccl.so.2"], imports=[writer.Import("ncclNew")]))
+    objects = objects_of(tmp_path)
+    path.write_bytes(nccl[:80])
+    exports, damaged = needed_exports(tmp_path, objects)
+    assert exports == {}
+    assert list(damaged) == ["libnccl.so.2"]
+
+
 def test_exports_that_cannot_be_read_are_a_reason(tmp_path: Path) -> None:
     write(tmp_path, "user.so", USER)
     write(tmp_path, "a/libp.so.1", with_bad_symbol_names(PROVIDER))

@@ -29,8 +29,10 @@ TITLE = "what extensions want of torch, NCCL and cuDNN is defined there"
 SHOWN = 3
 NEW_STRING = "cxx11"
 """Part of every mangled name with a std::string of the C++11 ABI (``__cxx11``, ``B5cxx11``)."""
-IDENTIFIER = re.compile(r"(?<![0-9LST])(?<!L[a-z])\d+")
-"""The length in front of an identifier of a mangled name; digits of literals and substitutions are passed over."""
+PASSED_OVER = re.compile(r"[ST][0-9A-Z]*_|L[a-z]n?\d+E")
+"""Substitutions, template parameters and literals of a mangled name: their digits are no lengths."""
+LENGTH = re.compile(r"\d{1,6}")
+"""The length in front of an identifier."""
 VARIANT = re.compile(r"(?<=torch)[-_.]?\d+(?:[._]\d+)*|(?<=cu)\d+|(?<=cuda)\d+")
 """What tells apart files of which a package opens one: a release of torch or CUDA in the name."""
 
@@ -61,12 +63,17 @@ def is_old_string(name: str) -> bool:
     """Whether a mangled name holds std::string of the ABI before C++11."""
     if "Ss" not in name or NEW_STRING in name or not name.startswith("_Z"):
         return False
-    rest, at = "", 0
-    for match in IDENTIFIER.finditer(name):
-        if match.start() >= at:
-            rest += name[at : match.start()] + " "
-            at = match.end() + int(match[0][:6])
-    return "Ss" in rest + name[at:]
+    rest, at = "", 2
+    while at < len(name):
+        if length := LENGTH.match(name, at):
+            at = length.end() + int(length[0])
+            rest += " "
+        elif passed := PASSED_OVER.match(name, at):
+            at = passed.end()
+        else:
+            rest += name[at]
+            at += 1
+    return "Ss" in rest
 
 
 def contradicting(env: Environment, found: Open) -> tuple[str, ...]:
