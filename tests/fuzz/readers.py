@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orbit.audit.dists import read_dist
 from orbit.audit.dynamic import read_dynamic, read_exports
 from orbit.audit.elf import Elf
 from orbit.audit.fatbin import containers_of
+from orbit.audit.wheels import read_wheels
+from orbit.core.console import Silent
+from orbit.profile.model import load_profile
 from tests.writers.elf import Export, Import, write_elf
 from tests.writers.fatbin import Entry, write_container, write_section
+from tests.writers.wheels import Entry as Member
+from tests.writers.wheels import wheel_entries, zip_bytes
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,33 @@ def metadata_seeds() -> Iterable[bytes]:
     yield b'{"url": "file:///x", "dir_info": {"editable": true}}'
 
 
+@functools.cache
+def wheel_path() -> Path:
+    """A file to put archives into; gone when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="orbit-fuzz-wheel-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name) / "demo-1.0-cp312-cp312-linux_x86_64.whl"
+
+
+def read_wheel(data: bytes) -> None:
+    """An archive: its directory, every member, and all that is told of a wheel."""
+    wheel_path().write_bytes(data)
+    read_wheels([wheel_path()], load_profile("probe"), Silent())
+
+
+def wheel_seeds() -> Iterable[bytes]:
+    """A wheel of every kind of member; data descriptors, zip64, and lies."""
+    library = write_elf(soname="libx.so", needed=["libc.so.6"], sections=[(".nv_fatbin", write_container("sm_90a"))])
+    files = {"demo/__init__.py": b"x = 1\n", "demo/_c.abi3.so": library, "demo-1.0.data/scripts/tool": b"#!python\n"}
+    entries = wheel_entries("demo", files, tags=["cp312-cp312-linux_x86_64"])
+    yield zip_bytes(entries)
+    yield zip_bytes([replace(entry, zip64=True) for entry in entries], zip64_end=True)
+    yield zip_bytes([replace(entry, descriptor=True) for entry in entries])
+    yield zip_bytes([*entries, Member("../x", b"x"), Member("demo/l", b"/x", mode=0o120777), Member("demo/s", flags=1)])
+
+
 READERS = {
     "elf": Reader(read_elf, elf_seeds),
     "metadata": Reader(read_metadata, metadata_seeds),
+    "wheel": Reader(read_wheel, wheel_seeds),
 }

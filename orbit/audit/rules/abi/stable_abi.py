@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from abi3info import DATAS, FUNCTIONS
 
@@ -34,49 +34,63 @@ def stable_since() -> Mapping[str, int]:
     return {symbol.name: item.added.minor for table in (FUNCTIONS, DATAS) for symbol, item in table.items()}
 
 
+@dataclass(slots=True)
+class Used:
+    """What one distribution uses of CPython, by symbol: files relative to site-packages."""
+
+    floor: int
+    unstable: dict[str, set[str]] = field(default_factory=dict)
+    later: dict[str, set[str]] = field(default_factory=dict)
+
+
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per distribution with unstable symbols, one per distribution with later ones."""
+    for subject, used in sorted(used_of(env).items()):
+        promise = f"promises to work with every Python from 3.{used.floor} on"
+        if used.unstable:
+            count = len(used.unstable)
+            yield Finding(
+                rule=ID,
+                severity=Severity.ERROR if env.kind == "wheels" else Severity.WARNING,
+                subject=subject,
+                message=f"{promise}, and uses {count} symbol{'s' if count > 1 else ''} of CPython that "
+                f"{'are' if count > 1 else 'is'} not in the stable ABI",
+                evidence=_evidence(used.unstable, str),
+                fix="compile it with Py_LIMITED_API, or tag the wheel for one interpreter",
+            )
+        if used.later:
+            newest = max(stable_since()[symbol] for symbol in used.later)
+            yield Finding(
+                rule=ID,
+                severity=Severity.WARNING,
+                subject=subject,
+                message=f"{promise}, and uses symbols that are in the stable ABI from 3.{newest} on only",
+                evidence=_evidence(used.later, lambda symbol: f"{symbol} (3.{stable_since()[symbol]})"),
+                fix=f"compile it with Py_LIMITED_API of the floor, or raise the floor to cp3{newest}",
+            )
+
+
+def used_of(env: Environment) -> dict[str, Used]:
+    """What modules for the stable ABI use beyond it, by wheel file or distribution."""
     dists = {dist.name: dist for dist in env.dists}
     exported = {name for table in env.exports.values() for name, _version in table}
-    unstable: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    later: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    floors: dict[str, int] = {}
+    found: dict[str, Used] = {}
     for item in env.objects:
         owner = env.owners.get(item.path, "")
         floor = floor_of(item, dists.get(owner), env)
         if floor is None or item.dynamic is None:
             continue
-        subject = (dists[owner].wheel_file or owner) if owner in dists else env.in_site(item.path)
-        floors[subject] = floor
+        file = env.in_site(item.path)
+        used = found.setdefault((dists[owner].wheel_file or owner) if owner in dists else file, Used(floor))
         for symbol in item.dynamic.undefined:
             if not PYTHON_SYMBOL.match(symbol) or symbol in exported:
                 continue
             since = stable_since().get(symbol)
             if since is None:
-                unstable[subject][symbol].add(env.in_site(item.path))
+                used.unstable.setdefault(symbol, set()).add(file)
             elif since > floor and (env.kind == "wheels" or since > env.layout.python[1]):
-                later[subject][symbol].add(env.in_site(item.path))
-    for subject, symbols in sorted(unstable.items()):
-        yield Finding(
-            rule=ID,
-            severity=Severity.ERROR if env.kind == "wheels" else Severity.WARNING,
-            subject=subject,
-            message=f"promises to work with every Python from 3.{floors[subject]} on, and uses {len(symbols)} "
-            f"symbol{'s' if len(symbols) > 1 else ''} of CPython that are not in the stable ABI",
-            evidence=_evidence(symbols, lambda symbol: symbol),
-            fix="compile it with Py_LIMITED_API, or tag the wheel for one interpreter",
-        )
-    for subject, symbols in sorted(later.items()):
-        newest = max(stable_since()[symbol] for symbol in symbols)
-        yield Finding(
-            rule=ID,
-            severity=Severity.WARNING,
-            subject=subject,
-            message=f"promises to work with every Python from 3.{floors[subject]} on, and uses symbols that are in the "
-            f"stable ABI from 3.{newest} on only",
-            evidence=_evidence(symbols, lambda symbol: f"{symbol} (3.{stable_since()[symbol]})"),
-            fix=f"compile it with Py_LIMITED_API of the floor, or raise the floor to cp3{newest}",
-        )
+                used.later.setdefault(symbol, set()).add(file)
+    return found
 
 
 def floor_of(item: SharedObject, dist: Distribution | None, env: Environment) -> int | None:

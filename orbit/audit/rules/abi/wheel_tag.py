@@ -167,7 +167,7 @@ def _linux(dist: Distribution, promises: Sequence[Promise], objects: Sequence[Sh
     plain = [item for item in promises if item.family == "linux"]
     if plain and not any(item.family in ("glibc", "musl") for item in promises):
         native = _of_machine(objects, plain[0].machine)
-        floor = lowest_floor(_needs(native), plain[0].machine)
+        floor = lowest_floor(needs_of(native), plain[0].machine)
         yield _finding(
             Severity.NOTE,
             dist,
@@ -188,7 +188,8 @@ def _own_names(objects: Sequence[SharedObject]) -> set[str]:
     return names | {item.dynamic.soname for item in objects if item.dynamic}
 
 
-def _needs(objects: Sequence[SharedObject]) -> list[VersionNeed]:
+def needs_of(objects: Sequence[SharedObject]) -> list[VersionNeed]:
+    """Version needs of the files of one wheel that the system has to satisfy: not those of its own libraries."""
     own = _own_names(objects)
     return [need for item in objects if item.dynamic for need in item.dynamic.needs if need.library not in own]
 
@@ -210,7 +211,7 @@ def _glibc(
             beyond[need.version].append(item)
     if beyond:
         files = {item.path: item for items in beyond.values() for item in items}
-        floor = lowest_floor(_needs(native), promise.machine)
+        floor = lowest_floor(needs_of(native), promise.machine)
         yield _finding(
             _weight(env),
             dist,
