@@ -91,7 +91,10 @@ def _weak(env: Environment) -> Iterator[Finding]:
 
 def _differences(env: Environment, dist: Distribution, contested: frozenset[str]) -> Iterator[Finding]:
     found: dict[str, list[str]] = defaultdict(list)
+    digests = env.digests
     for row in dist.rows:
+        if row.digest and digests.get(row.path) == row.digest:
+            continue
         kind = _compare(env, row)
         # a path with two owners is file-conflict's matter
         if kind and not (kind in ("size", "hash", "unread") and row.path in contested):
@@ -118,7 +121,7 @@ def _differences(env: Environment, dist: Distribution, contested: frozenset[str]
 def _compare(env: Environment, row: RecordRow) -> str:
     """Which of DIFFERENCES is true of a row; empty when the file is as recorded."""
     digest = env.digests.get(row.path)
-    if digest is not None and (digest == row.digest or (len(row.digest) in HEX and digest == from_hex(row.digest))):
+    if digest is not None and len(row.digest) in HEX and digest == from_hex(row.digest):
         return ""
     fact = env.tree.entries.get(row.path)
     if fact is None or fact.is_link:

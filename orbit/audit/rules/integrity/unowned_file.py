@@ -31,12 +31,13 @@ class CondaMeta(msgspec.Struct):
 
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per top-level name without an owner, per owned package with strays, per leftover of an installer."""
-    forms = Forms(env)
+    forms: Forms | None = None
     for site in env.layout.sites:
         if is_system_site(env, site):
             continue
         unowned = unowned_files(env, site)
         for top, paths in sorted(unowned.items()):
+            forms = forms or Forms(env)
             yield from _judge(env, site, top, paths, forms)
 
 
