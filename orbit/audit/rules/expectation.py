@@ -41,10 +41,13 @@ def is_judged(env: Environment, policy: Policy, pattern: str) -> bool:
     """Whether an entry about ``pattern`` says something about this target.
 
     About the profile's own environment every entry does. Of any other target only what is about a package in it: the
-    files match, or their top folder is there and belongs to one distribution, so that they should be there as well.
+    files match, or their top folder is there and belongs to one distribution, so that they should be there as well. One
+    wheel has a part of a package often enough: there only what matches counts.
     """
     if is_own(env, policy) or _present(env, pattern):
         return True
+    if env.kind == "wheels":
+        return False
     top = pattern.partition("/")[0]
     lead = f"{join(env.layout.site, top)}/"
     owners = {owner for path, owner in env.owners.items() if path.startswith(lead)} if "*" not in top else set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from pathlib import Path
 
@@ -137,3 +138,12 @@ def test_waivers_of_another_environment_are_judged_by_what_is_in_it(env: Environ
     (env.prefix / "share/orbit/environment.json").unlink()
     assert RULE not in waived(env, waiver("elsewhere/_c.so"), waiver("x", TODAY - dt.timedelta(days=1)))
     assert "matches no finding" in waived(env, waiver("ext/other.py"))[RULE][0].message
+
+
+def test_a_wheel_is_judged_by_its_own_files(env: EnvironmentWriter) -> None:
+    (env.prefix / "share/orbit/environment.json").unlink()
+    policy = make_policy(FOREIGN)
+    wheel = dataclasses.replace(read_environment(env.prefix, policy.profile, Silent()), kind="wheels")
+    assert list(RULES[RULE].check(wheel, policy)) == []
+    closed = make_policy(Expectations(schema=1, gaps=(gap(target="h100"),)))
+    assert len(list(RULES[RULE].check(wheel, closed))) == 1
