@@ -24,7 +24,7 @@ from orbit.audit.facts import Disorder, Distribution, Environment, FileFact, Lay
 from orbit.audit.hashing import SUPPORTED
 from orbit.audit.objects import select_exports
 from orbit.audit.policies import base_glibc
-from orbit.audit.scan import Scanned, may_be_elf, scan_member
+from orbit.audit.scan import Scanned, is_text, may_be_elf, scan_member
 from orbit.audit.texts import HEAD_BYTES, MAX_BYTES, is_head_wanted, is_wanted, read_text
 from orbit.audit.wheel_disorder import Seen, disorders_of
 from orbit.audit.wheel_names import WheelName, WheelSet, pythons_of, read_name, wheel_sets
@@ -37,6 +37,8 @@ MACHINE = "x86_64"
 """Of the environments that profiles describe; chooses among several wheels of one project."""
 FOLDER_MODE, FILE_MODE, PROGRAM_MODE = 0o040755, 0o100644, 0o100755
 """What installers give to folders and files, whatever the archive says, but for the executable bit."""
+MAX_KEPT_BYTES = 128 << 20
+"""Small files whose content rules read, all of one wheel together; real ones have less than 5 MB."""
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 16 << 20
 
@@ -131,7 +133,8 @@ def _layout_python(paths: Iterable[Path], profile: Profile) -> tuple[int, int]:
 def _read_wheel(path: Path, layout: Layout) -> WheelFacts:
     name = read_name(path.name)
     with ZipSource(path) as source:
-        archive = {member.name: member for member in source.members if not member.is_folder}
+        members = _affordable(source.members)
+        archive = {member.name: member for member in members if not member.is_folder}
         info = info_folder(archive, name)
 
         def read(key: str) -> bytes | None:
@@ -150,7 +153,7 @@ def _read_wheel(path: Path, layout: Layout) -> WheelFacts:
                 texts[where] = head
         broken = {where for where, scan in scans.items() if scan.damaged}
         libraries = {where for where in broken if may_be_elf(where, usable[where].size, usable[where].mode)}
-        seen = Seen(source.members, frozenset(places), frozenset(usable[where].name for where in broken - libraries))
+        seen = Seen(members, frozenset(places), frozenset(usable[where].name for where in broken - libraries))
         disorders = disorders_of(name, seen, dist, read)
     if (manifest := read_manifest(path)) is not None:
         texts[f"{path.name}.{MANIFEST}"] = manifest
@@ -193,6 +196,15 @@ def _scan_one(source: ZipSource, where: str, member: Member, algorithm: str) -> 
     except MemberDamage as error:
         return Scanned(damaged=f"{where}: {error}")
     return found
+
+
+def _affordable(members: Sequence[Member]) -> tuple[Member, ...]:
+    """The members, those marked as a bomb whose content would be kept beyond :data:`MAX_KEPT_BYTES`."""
+    found, kept = [], 0
+    for member in members:
+        kept += member.size if member.size <= MAX_BYTES and is_text(f"site-packages/{member.name}") else 0
+        found.append(replace(member, problem="bomb") if kept > MAX_KEPT_BYTES and not member.problem else member)
+    return tuple(found)
 
 
 def place_of(key: str, data: str, project: str, layout: Layout) -> str:

@@ -16,7 +16,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,6 +45,8 @@ MAX_MEMBER_BYTES = 16 << 30
 """Unpacked size of one member that is read; the largest shared object that we know has 3 GB."""
 MAX_TOTAL_BYTES = 64 << 30
 """Unpacked size of all members of one archive that are read."""
+TOTAL_RATIO, TOTAL_FROM = 100, 4 << 30
+"""Unpacked to packed bytes of a whole archive that unpacks to more than ``TOTAL_FROM``; real wheels are below 10."""
 MAX_RATIO = 250
 """Unpacked to packed bytes of one member larger than ``RATIO_FROM``; device code of real wheels is below 30."""
 RATIO_FROM = 256 << 20
@@ -207,7 +209,7 @@ class ZipSource:
                 shared |= {start, holder}
             if end > reach:
                 reach, holder = end, start
-        total = 0
+        total, limit = 0, min(MAX_TOTAL_BYTES, max(TOTAL_FROM, TOTAL_RATIO * self.size))
         for item in members:
             problem = item.problem
             if not problem and item.offset + LOCAL.size + item.packed > self._start:
@@ -215,9 +217,9 @@ class ZipSource:
             elif not problem and item.offset in shared:
                 problem = "overlap"
             total += 0 if problem else item.size
-            if not problem and total > MAX_TOTAL_BYTES:
+            if not problem and total > limit:
                 problem = "bomb"
-            yield _with(item, problem) if problem != item.problem else item
+            yield replace(item, problem=problem) if problem != item.problem else item
 
     def place(self, member: Member) -> tuple[int, int]:
         """(position, size) of a member's packed bytes. Raises :class:`MemberDamage` when its local header lies."""
@@ -347,7 +349,3 @@ def _sizes(size: int, packed: int, method: int) -> str:
     if size > MAX_MEMBER_BYTES or (size > RATIO_FROM and size > MAX_RATIO * packed):
         return "bomb"
     return "size" if (method == STORED and size != packed) or size > MAX_DEFLATE * packed + 64 else ""
-
-
-def _with(item: Member, problem: str) -> Member:
-    return Member(item.name, item.mode, item.size, item.packed, item.crc, item.method, item.offset, problem)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit import scan
+from orbit.audit import scan, wheels
 from orbit.audit.facts import Environment
 from orbit.audit.wheels import profile_sets, read_manifest, read_wheels
 from orbit.core.console import Silent
@@ -204,6 +204,14 @@ def test_hostile_members_change_nothing_outside(tmp_path: Path, monkeypatch: pyt
     assert set(kinds(env)) == {"unsafe", "link", "bomb", "encrypted", "unlisted"}
     assert f"{SITE}/demo/\udcff\udcfe" in env.tree.entries
     assert not any("escape" in path or "bomb" in path for path in env.tree.entries)
+
+
+def test_texts_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "MAX_KEPT_BYTES", 10_000)
+    files = {f"{number}.pth": bytes(3000) for number in range(9)}
+    env = read(write_wheel(tmp_path, "demo", files))
+    assert 0 < sum(map(len, env.texts.values())) <= 10_000
+    assert "bomb" in kinds(env)
 
 
 def test_a_name_that_is_a_file_and_a_folder(tmp_path: Path) -> None:

@@ -111,8 +111,12 @@ def test_members_that_share_bytes(tmp_path: Path) -> None:
     assert problems(tmp_path, kernel, Entry("b", b"y")) == ["", ""]
 
 
-def test_more_in_all_than_any_wheel_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zip_source, "MAX_TOTAL_BYTES", 1500)
+@pytest.mark.parametrize("limits", [{"MAX_TOTAL_BYTES": 1500}, {"TOTAL_FROM": 1500, "TOTAL_RATIO": 0}])
+def test_more_in_all_than_any_wheel_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(zip_source, name, value)
     assert problems(tmp_path, Entry("a", bytes(1000)), Entry("b", bytes(1000)), Entry("c", bytes(10))) == [
         "",
         "bomb",
