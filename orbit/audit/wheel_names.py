@@ -13,6 +13,8 @@ from packaging.version import InvalidVersion, Version
 
 from orbit.audit.policies import load_policies
 
+MACHINE = "x86_64"
+"""Of the environments that profiles describe."""
 MAX_TAGS = 4096
 """A name that stands for more tags is refused: three compressed parts multiply."""
 

@@ -27,14 +27,12 @@ from orbit.audit.policies import base_glibc
 from orbit.audit.scan import Scanned, is_text, may_be_elf, scan_member
 from orbit.audit.texts import HEAD_BYTES, MAX_BYTES, is_head_wanted, is_wanted, read_text
 from orbit.audit.wheel_disorder import Seen, disorders_of
-from orbit.audit.wheel_names import WheelName, WheelSet, pythons_of, read_name, wheel_sets
+from orbit.audit.wheel_names import MACHINE, WheelName, WheelSet, pythons_of, read_name, wheel_sets
 from orbit.audit.zip_source import Member, MemberDamage, NotZip, ZipSource
 from orbit.core.console import Progress
 from orbit.errors import InputError
 from orbit.profile.model import Profile
 
-MACHINE = "x86_64"
-"""Of the environments that profiles describe; chooses among several wheels of one project."""
 FOLDER_MODE, FILE_MODE, PROGRAM_MODE = 0o040755, 0o100644, 0o100755
 """What installers give to folders and files, whatever the archive says, but for the executable bit."""
 MAX_KEPT_BYTES = 128 << 20

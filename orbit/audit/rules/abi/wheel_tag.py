@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orbit.audit.dynamic import VersionNeed
 from orbit.audit.facts import Distribution, Environment, SharedObject
+from orbit.audit.loader import native_machine
 from orbit.audit.policies import Promise, above, host_glibc, load_policies, lowest_floor, promise_of
 from orbit.audit.policy import Policy
 from orbit.audit.rules.abi.foreign_extension import PLATFORMS, TAGGED, is_importable
 from orbit.audit.rules.loading import needs_library
-from orbit.audit.wheel_names import installable, read_name, read_tags
+from orbit.audit.wheel_names import MACHINE, installable, read_name, read_tags
 from orbit.core.findings import Finding, Severity
 
 ID = "wheel-tag"
@@ -92,10 +93,11 @@ def _installable(
         return
     base = host_glibc(env, policy.system)
     wanted = policy.profile.python if env.kind == "wheels" else "{}.{}".format(*env.layout.python)
-    if tags & _accepted(wanted, base):
+    machine = machine_of(env)
+    if tags & _accepted(wanted, machine, base):
         return
     newer = [item for item in promises if item.family == "glibc" and item.release[1] > base]
-    if newer and tags & _accepted(wanted, max(item.release[1] for item in newer)):
+    if newer and tags & _accepted(wanted, machine, max(item.release[1] for item in newer)):
         least = min(item.release[1] for item in newer)
         yield _finding(
             Severity.ERROR,
@@ -108,7 +110,7 @@ def _installable(
     yield _finding(
         Severity.WARNING if env.kind == "wheels" else Severity.NOTE,
         dist,
-        f"none of its tags fits Python {wanted} on Linux x86_64 with glibc 2.{base}: installers refuse it there",
+        f"none of its tags fits Python {wanted} on Linux {machine} with glibc 2.{base}: installers refuse it there",
         {"tags": " ".join(sorted(tags)[:SHOWN])},
         "use a wheel for this interpreter and system"
         if env.kind == "wheels"
@@ -117,10 +119,16 @@ def _installable(
     )
 
 
+def machine_of(env: Environment) -> str:
+    """The machine that the target is for: of wheels the profiles', of an environment that of most of its objects."""
+    names = {code: name for name, code in load_policies().machines.items()}
+    return MACHINE if env.kind == "wheels" else names.get(native_machine(env), MACHINE)
+
+
 @functools.cache
-def _accepted(python: str, glibc: int) -> frozenset[str]:
+def _accepted(python: str, machine: str, glibc: int) -> frozenset[str]:
     major, _, minor = python.partition(".")
-    return frozenset(map(str, installable((int(major), int(minor)), "x86_64", glibc)))
+    return frozenset(map(str, installable((int(major), int(minor)), machine, glibc)))
 
 
 def _empty(env: Environment, dist: Distribution, tags: frozenset[str]) -> Iterator[Finding]:

@@ -231,3 +231,12 @@ def test_an_installed_distribution_gets_the_same_judgement(tmp_path: Path) -> No
     found = {finding.subject: finding for finding in judge(env.prefix, "wheel-tag")}
     assert {name: finding.severity for name, finding in found.items()} == {"x": NOTE, "y": ERROR, "z": WARNING}
     assert found["x"].evidence["versions"] == "GLIBC_2.28"
+
+
+def test_an_environment_for_another_machine(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add("x", {"x/_c.so": write_elf(machine=ARM)}, tags=["cp312-cp312-manylinux_2_28_aarch64"])
+    assert judge(env.prefix, "wheel-tag") == []
+    env.add("y", {"y/__init__.py": b""}, tags=["py3-none-manylinux_2_28_x86_64"])
+    (finding,) = judge(env.prefix, "wheel-tag")
+    assert "on Linux aarch64" in finding.message
