@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbit.audit.environment import read_environment
@@ -96,6 +97,14 @@ def test_ptxas_that_does_not_know_blackwell(env: EnvironmentWriter) -> None:
     assert finding.subject == "triton/backends/nvidia/bin/ptxas-blackwell"
     assert "is of CUDA 12.4 and cannot compile for sm_100a (b200) which CUDA has from 12.8 on" in finding.message
     assert finding.fatal
+
+
+def test_a_profile_without_blackwell_needs_no_ptxas_for_it(env: EnvironmentWriter) -> None:
+    (env.site / "triton/backends/nvidia/bin/ptxas-blackwell").unlink()
+    policy = make_policy()
+    hopper = tuple(target for target in policy.profile.targets if target.name == "h100")
+    profile = msgspec.structs.replace(policy.profile, targets=hopper)
+    assert judge(env, dataclasses.replace(policy, profile=profile)) == []
 
 
 def test_triton_with_a_second_ptxas_needs_it(env: EnvironmentWriter) -> None:
