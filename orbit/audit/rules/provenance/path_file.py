@@ -25,6 +25,8 @@ HIDING = re.compile(
     r"|os\.(system|popen|exec|spawn)|\bbytes\.fromhex\b"
 )
 """What a line that sets up an import path has no use for."""
+LOADER = re.compile(r"^import \w+\s*$")
+"""How the editable install of a build backend loads its own finder: that it is one is the rule `editable`'s matter."""
 SHOWN = 300
 """Characters of a line in a report."""
 
@@ -36,7 +38,7 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     folders: dict[tuple[str, str], list[str]] = defaultdict(list)
     for line in path_lines(env):
         if line.code:
-            if not is_known(line):
+            if not is_known(line) and not (line.file in editable and LOADER.match(line.text)):
                 code[line.file].append(line.text)
         elif line.file not in editable and "__editable__" not in line.file:
             where = state(env, absolute(env, line.file.rpartition("/")[0], line.text))

@@ -28,6 +28,12 @@ NAMESPACE = (
 )
 
 
+COVERAGE = (
+    'import sys; exec(\'import os\\n\\nif os.getenv("COVERAGE_PROCESS_START") or os.getenv("COVERAGE_PROCESS_CONFIG"):'
+    '\\n try:\\n  import coverage\\n except:\\n  pass\\n else:\\n  coverage.process_startup(slug="pth")\')'
+)
+
+
 @pytest.fixture
 def env(tmp_path: Path) -> EnvironmentWriter:
     return write_sound_environment(tmp_path / "e")
@@ -43,6 +49,7 @@ def env(tmp_path: Path) -> EnvironmentWriter:
         ("distutils-precedence.pth", DISTUTILS + "import socket", Severity.ERROR),
         ("google-nspkg.pth", NAMESPACE.replace("m = ", "exec('x');m = "), Severity.ERROR),
         ("other.pth", DISTUTILS, Severity.WARNING),
+        ("a1_coverage.pth", COVERAGE.replace("import coverage", "import os"), Severity.ERROR),
     ],
 )
 def test_unknown_code(env: EnvironmentWriter, name: str, line: str, severity: Severity) -> None:
@@ -58,6 +65,7 @@ def test_unknown_code(env: EnvironmentWriter, name: str, line: str, severity: Se
         ("nvidia_cutlass_dsl_packages.pth", CUTLASS),
         ("google-nspkg.pth", NAMESPACE),
         ("_virtualenv.pth", "import _virtualenv"),
+        ("a1_coverage.pth", COVERAGE),
         ("__editable__.tool-1.0.pth", "import __editable___tool_1_0_finder; __editable___tool_1_0_finder.install()"),
         ("inside.pth", "good"),
         ("comment.pth", "# import subprocess"),
@@ -83,5 +91,6 @@ def test_folders_outside_and_gone(env: EnvironmentWriter, tmp_path: Path) -> Non
 
 def test_an_editable_install_is_the_other_rules_matter(env: EnvironmentWriter, tmp_path: Path) -> None:
     info = f'{{"url": "file://{tmp_path}/gone", "dir_info": {{"editable": true}}}}'.encode()
-    env.add("tool", {"tool-1.0.dist-info/direct_url.json": info, "_tool.pth": f"{tmp_path}/gone/src\n".encode()})
+    files = {"_tool.pth": f"{tmp_path}/gone/src\n".encode(), "_tool_editable.pth": b"import _tool_editable\n"}
+    env.add("tool", {"tool-1.0.dist-info/direct_url.json": info, **files})
     assert judge(env.prefix, RULE) == []
