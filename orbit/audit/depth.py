@@ -1,8 +1,8 @@
 """The kernel x architecture matrix (``--deep``): what is in the images that each target would load.
 
 Of every container only the images some target loads are unpacked, in worker processes that get them through a pipe
-and answer with names and sizes, so nothing of the target is mapped or held: about twice the largest image for each
-worker. A payload that cannot be read is a fact of its image (``problem``), never an error.
+and answer with names and sizes: nothing of the target is mapped, each worker holds one image at a time, and large
+images go one after another. A payload that cannot be read is a fact of its image (``problem``), never an error.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ from orbit.profile.model import GpuTarget
 
 MAX_FILE_BYTES = 1 << 35
 """Unpacked device code of one file; more is not unpacked (a small file can state any amount)."""
+MAX_WORKERS = 8
+LARGE_IMAGE_BYTES = 1 << 25
+"""Images that unpack to more are all read by one worker, one after another: two at once would need twice the memory."""
 PER_IMAGE_BYTES = 200_000
 """What reading one image costs beside unpacking it, in bytes unpacked in the same time; only balances the work."""
 
@@ -151,11 +154,26 @@ class _Work:
 
     path: str
     image: Image
-    answer: Answer | None = None
+    found: ImageDepth | None = None
+    unpacked_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return max(self.image.size, self.image.uncompressed_size)
 
     @property
     def cost(self) -> int:
-        return max(self.image.size, self.image.uncompressed_size) + PER_IMAGE_BYTES
+        return self.bytes + PER_IMAGE_BYTES
+
+    def settle(self, answer: Answer) -> None:
+        """Keep what is in the image; each name once, whatever the number of images that have it."""
+        kernels = {(name := sys.intern(kernel.name)): kernel._replace(name=name) for kernel in answer.kernels}
+        self.found = ImageDepth(self.image.arch, self.image.kind, answer.arch, kernels, answer.problem)
+        self.unpacked_bytes = answer.unpacked_bytes
+
+    def fail(self, problem: str) -> None:
+        """Note why the image could not be had."""
+        self.settle(Answer("", 0, (), problem))
 
 
 def read_depth(
@@ -176,7 +194,7 @@ def read_depth(
     opener: OpenBytes = open_bytes or (lambda path: open_below(root, path))
     plans = [_Plan(item, targets) for item in objects if item.containers]
     work = [piece for plan in plans for piece in plan.work.values()]
-    count = min(workers or len(os.sched_getaffinity(0)), len(work)) or 1
+    count = min(workers or len(os.sched_getaffinity(0)), len(work), MAX_WORKERS) or 1
     total = sum(piece.image.size for piece in work)
     progress.step(f"unpacking {len(work)} images ({total / 1e9:.2f} GB) of {len(plans)} files")
     meter = _Meter(progress, total)
@@ -188,7 +206,7 @@ def read_depth(
         files=tuple(plan.result() for plan in plans),
         num_images=len(work),
         payload_bytes=total,
-        unpacked_bytes=sum(piece.answer.unpacked_bytes for piece in work if piece.answer),
+        unpacked_bytes=sum(piece.unpacked_bytes for piece in work),
     )
 
 
@@ -213,7 +231,7 @@ class _Plan:
     def result(self) -> FileDepth:
         if self.problem:
             return FileDepth(self.item.path, (), self.problem)
-        images = {offset: _image_depth(piece) for offset, piece in self.work.items()}
+        images = {offset: piece.found for offset, piece in self.work.items() if piece.found}
         containers = tuple(
             ContainerDepth(
                 container.section,
@@ -225,19 +243,12 @@ class _Plan:
         return FileDepth(self.item.path, containers)
 
 
-def _image_depth(piece: _Work) -> ImageDepth:
-    found = piece.answer
-    assert found is not None  # each request has its answer, or the worker's end was an error
-    kernels = {sys.intern(kernel.name): kernel for kernel in found.kernels}
-    return ImageDepth(piece.image.arch, piece.image.kind, found.arch, kernels, found.problem)
-
-
 def _balance(work: list[_Work], count: int) -> list[list[_Work]]:
     """Parts of about equal cost, each in the order of the files."""
     parts: list[list[_Work]] = [[] for _ in range(count)]
     load = [0] * count
     for piece in sorted(work, key=lambda piece: -piece.cost):
-        least = load.index(min(load))
+        least = 0 if piece.bytes > LARGE_IMAGE_BYTES else load.index(min(load))
         parts[least].append(piece)
         load[least] += piece.cost
     for part in parts:
@@ -261,7 +272,7 @@ def _run_worker(part: list[_Work], open_bytes: OpenBytes, meter: _Meter) -> None
     argv = [sys.executable, "-I", "-m", "orbit.audit.depth_worker"]
     out = run(argv, doing="reading device code", stdin=_requests(part, sent, open_bytes, meter)).stdout
     for piece, found in zip(sent, _answers(out), strict=True):
-        piece.answer = found
+        piece.settle(found)
 
 
 def _requests(part: list[_Work], sent: list[_Work], open_bytes: OpenBytes, meter: _Meter) -> Iterator[bytes]:
@@ -275,22 +286,22 @@ def _requests(part: list[_Work], sent: list[_Work], open_bytes: OpenBytes, meter
                     meter.add(left[-1].image.size)
                     payload = _payload(data, left[-1])
                     piece = left.pop()
-                    if piece.answer is None:
+                    if piece.found is None:
                         sent.append(piece)
                         yield payload
         except OSError as error:
             for piece in left:
-                piece.answer = Answer("", 0, (), error.strerror or str(error))
+                piece.fail(error.strerror or str(error))
 
 
 def _payload(data: Slices, piece: _Work) -> bytes:
     image = piece.image
-    if max(image.size, image.uncompressed_size) > MAX_IMAGE_BYTES:
-        piece.answer = Answer("", 0, (), f"states {max(image.size, image.uncompressed_size)} bytes")
+    if piece.bytes > MAX_IMAGE_BYTES:
+        piece.fail(f"states {piece.bytes} bytes, more than {MAX_IMAGE_BYTES}")
         return b""
     payload = data[image.offset : image.offset + image.size]
     if len(payload) != image.size:
-        piece.answer = Answer("", 0, (), "the file became shorter while it was read")
+        piece.fail("the file became shorter while it was read")
         return b""
     kind, compression = KINDS.index(image.kind), COMPRESSIONS.index(image.compression)
     return REQUEST.pack(kind, compression, image.uncompressed_size, len(payload)) + payload

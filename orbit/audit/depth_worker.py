@@ -42,12 +42,21 @@ def answer(kind: str, compression: str, size: int, payload: bytes, guards: re.Pa
     """Unpack and read one image; what is wrong with it becomes the answer's ``problem``."""
     try:
         data = unpack(payload, compression, size, "")
+        del payload  # the two together are the most that is held
         code = read_ptx(data) if kind == "ptx" else read_cubin(data, "", guards)
     except MalformedBinary as error:
         return Answer("", 0, (), error.what.removeprefix(": "))
     except MemoryError:
         return Answer("", 0, (), f"does not fit into memory: {size} bytes")
     return Answer(code.arch, len(data), code.kernels)
+
+
+def read_exactly(stream: BinaryIO, length: int) -> bytes:
+    """``length`` bytes. Raises ValueError when there are fewer."""
+    data = stream.read(length)
+    if len(data) != length:
+        raise ValueError("the request was cut short")
+    return data
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -57,10 +66,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     with zstandard.ZstdCompressor(level=1).stream_writer(answers, closefd=False) as packed:
         while head := requests.read(REQUEST.size):
             kind, compression, size, length = REQUEST.unpack(head)
-            payload = requests.read(length)
-            if len(payload) != length:
-                raise ValueError("the request was cut short")
-            value = encoder.encode(answer(KINDS[kind], COMPRESSIONS[compression], size, payload, guards))
+            found = answer(KINDS[kind], COMPRESSIONS[compression], size, read_exactly(requests, length), guards)
+            value = encoder.encode(found)
             packed.write(LENGTH.pack(len(value)) + value)
 
 
