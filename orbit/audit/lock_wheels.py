@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections import defaultdict
@@ -16,7 +17,7 @@ import msgspec
 from orbit.audit.facts import Distribution, Environment, Layout, join
 from orbit.audit.remote import RemoteZip, Web
 from orbit.audit.sdist import MAX_BYTES as MAX_SDIST_BYTES
-from orbit.audit.sdist import SdistFacts, read_sdist
+from orbit.audit.sdist import SdistFacts, encode, read_sdist
 from orbit.audit.wheel_metadata import Remembered, WheelMetadata, metadata_facts, read_metadata
 from orbit.audit.wheels import combine
 from orbit.audit.zip_source import NotZip, ZipSource
@@ -28,6 +29,8 @@ from orbit.profile.model import Profile
 
 WORKERS = 16
 """Requests under way at once: what a server takes from one visitor, and more than one connection can fill."""
+DEADLINE_S = 900.0
+"""For all servers together: one that sends a byte now and then must not hold an audit up."""
 GIVE_UP_AFTER = 3
 """Servers that did not answer before anything did: then there is no network."""
 
@@ -70,8 +73,12 @@ class Reader:
         """Read the wheel of every package, and the source archive of those that have none."""
         wanted = {artifact.filename: artifact for p in packages if (artifact := p.wheel or p.sdist) is not None}
         with Web() as web, ThreadPoolExecutor(WORKERS) as pool:
+            late = threading.Timer(DEADLINE_S, web.abort)
+            late.daemon = True
+            late.start()
             for number, _ in enumerate(pool.map(lambda artifact: self._one(web, artifact), wanted.values())):
                 self._progress.advance("wheels of the lock", number + 1, len(wanted))
+            late.cancel()
             self.read.requests, self.read.bytes = web.requests, web.bytes
         return self.read
 
@@ -155,8 +162,9 @@ class Reader:
         found = read_sdist(data, artifact.filename)
         self.read.sdists[artifact.filename] = found
         if kept is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_bytes(msgspec.msgpack.encode(found))
+            with contextlib.suppress(OSError):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_bytes(encode(found))
 
 
 def lock_environment(packages: Sequence[Package], wheels: Mapping[str, WheelMetadata], profile: Profile) -> Environment:

@@ -9,6 +9,7 @@ against the lock's sha256, which is of the whole file: an installation does that
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import re
 import socket
@@ -41,6 +42,7 @@ NETWORK = (OSError, http.client.HTTPException, ValueError)
 """What a connection, a server or a URL of somebody else can make the standard library raise."""
 FINAL = (socket.gaierror, ssl.SSLError, TimeoutError, ValueError)
 """Those that another attempt does not change, or that took long enough."""
+LATE = "the servers took too long"
 FOLDER = "give a folder that holds the wheels"
 
 
@@ -69,6 +71,7 @@ class Web:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._open: list[http.client.HTTPConnection] = []
+        self._aborted = False
         self.requests = 0
         self.bytes = 0
         """Received in answers, without headers."""
@@ -79,6 +82,15 @@ class Web:
     def __exit__(self, *_exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         for connection in self._open:
             connection.close()
+
+    def abort(self) -> None:
+        """End what is under way and refuse what comes; callable from any thread."""
+        with self._lock:
+            self._aborted = True
+            for connection in self._open:
+                if connection.sock is not None:
+                    with contextlib.suppress(OSError):
+                        connection.sock.shutdown(socket.SHUT_RDWR)
 
     def part(self, url: str, start: int, stop: int) -> Part:
         """Bytes ``start`` to ``stop`` of the file behind ``url``; a negative ``start`` counts from its end (``stop`` is
@@ -106,6 +118,8 @@ class Web:
         if not usable:
             raise MissingError(f"{file_of(url)}: not a URL of a web server", fix=FOLDER)
         for attempt in range(ATTEMPTS):
+            if self._aborted:
+                raise MissingError(f"{file_of(url)}: {LATE}", fix=FOLDER)
             connection, direct = self._connection(parts)
             target = parts._replace(scheme="", netloc="", fragment="").geturl() if direct else url
             try:
@@ -119,7 +133,7 @@ class Web:
                     connection.close()  # more than was asked for: not worth reading
             except NETWORK as error:
                 connection.close()
-                if attempt + 1 < ATTEMPTS and not isinstance(error, FINAL):
+                if self._aborted or (attempt + 1 < ATTEMPTS and not isinstance(error, FINAL)):
                     continue
                 raise MissingError(
                     f"{file_of(url)}: cannot be read ({_why(error)})",

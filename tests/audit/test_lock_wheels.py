@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orbit.audit import lock_wheels
 from orbit.audit.lock_wheels import Read, Reader, lock_environment, one_of_each
 from orbit.core.console import Silent
 from orbit.profile.lock import Artifact, Package, Source
@@ -112,6 +114,19 @@ def test_without_network_it_gives_up_soon(tmp_path: Path) -> None:
     found = read(tmp_path, *packages)
     assert (len(found.unread), found.requests) == (60, 0)
     assert sum(reason.startswith("no network: ") for reason in found.unread.values()) > 30
+
+
+def test_a_server_that_never_ends_its_answers_does_not_hold_the_audit_up(
+    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = served(tmp_path, server, *(f"p{number}" for number in range(20)))
+    monkeypatch.setattr(lock_wheels, "DEADLINE_S", 0.3)
+    server.fault = "slow"
+    began = time.monotonic()
+    found = read(tmp_path, *packages)
+    assert time.monotonic() - began < 10
+    assert len(found.unread) == 20
+    assert all(reason.endswith("the servers took too long") for reason in found.unread.values())
 
 
 def sdist_package(server: WebServer, data: bytes, **changes: object) -> Package:

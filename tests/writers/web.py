@@ -18,6 +18,7 @@ class WebServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.fault = ""
+        self.waiting = threading.Event()
         self.seen: list[str] = []
         """Ranges that were asked for."""
 
@@ -74,6 +75,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if self.server.fault == "slow":
+            self.wfile.write(body[:1])
+            self.server.waiting.wait(20)
+            self.close_connection = True
+            return
         if self.server.fault == "cut" and body:
             self.wfile.write(body[: len(body) // 2])
             self.close_connection = True
@@ -93,6 +99,7 @@ def serving() -> Iterator[WebServer]:
     try:
         yield server
     finally:
+        server.waiting.set()
         server.shutdown()
         server.server_close()
         thread.join()
