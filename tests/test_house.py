@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "profile": {"errors", "core"},
-    "audit": {"errors", "core", "profile", "kernels.capabilities", "env.activate"},
+    "audit": {"errors", "core", "profile", "kernels.capabilities", "env.activate", "image.oci", "image.docker"},
     "kernels": {"errors", "core", "profile", "env.cuda_home", "audit.fatbin", "audit.elf"},
     "env": {
         "errors",

@@ -121,7 +121,7 @@ class Keeper:
     def _plan(self, head: bytes) -> None:
         """Decide what to keep from the ELF header and the program headers in ``head``."""
         first = self._size if self._dense else HEAD_BYTES
-        exact, budgets, code = [(0, min(len(head), self._size)), *self._keep], [(0, first, first)], []
+        exact, budgets, code = [(0, PLAN_BYTES), *self._keep], [(0, first, first)], []
         if len(head) >= HEADER.size and not self._dense:
             fields = HEADER.unpack_from(head)
             table, sections, count, section_count = fields[5], fields[6], fields[10], fields[12]

@@ -26,6 +26,9 @@ from orbit.audit.sparse import Window
 from orbit.core.proc import run
 from orbit.errors import InputError, OrbitError
 
+SWITCH_S = 0.0005
+"""How long one thread may keep the interpreter while others, which need it for microseconds, wait (default 5 ms)."""
+
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
     """Which layer to read."""
@@ -119,6 +122,7 @@ def read_apart(request: Request) -> Reply:
 def main() -> None:
     """Read the layer that is asked for on stdin."""
     gc.disable()
+    sys.setswitchinterval(SWITCH_S)
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
     try:
         reply = read_blob(request)

@@ -18,7 +18,7 @@ import zstandard
 from orbit.audit.dynamic import Export
 from orbit.audit.elf import Buffer
 from orbit.audit.facts import SharedObject
-from orbit.audit.scan import Scanned, scan_member
+from orbit.audit.scan import Scanned, digest_of, is_plain, scan_member
 from orbit.audit.sparse import Range
 from orbit.audit.tar_stream import Chunk, Member, TarError, TarStream
 from orbit.errors import InputError
@@ -78,6 +78,7 @@ class LayerFacts(msgspec.Struct, frozen=True, array_like=True):
     exports: dict[int, bytes]
     """Packed symbols by member; see :func:`unpack_exports`."""
     texts: dict[int, bytes]
+    heads: dict[int, bytes]
     damaged: dict[int, bytes]
     problems: bytes
     """Path and reason in turn."""
@@ -256,20 +257,27 @@ def read_layer(chunks: Iterable[Chunk], label: str, *, whole: WholeAt | None = N
     """
     stream, unpacking = TarStream(chunks, label), Unpacking()
     scans: dict[int, Scanned] = {}
+    digests: dict[int, str] = {}
     text_bytes = 0
     for number, member in enumerate(stream):
         path = unpacking.add(member, number)
         if path is None:
             continue
+        piece = stream.whole()
+        if piece is not None and is_plain(path, member.size, member.mode):
+            digests[number] = digest_of(piece)
+            continue
         view = whole(member.offset, member.size) if whole else None
-        found = scans[number] = scan_member(path, member.size, member.mode, stream.content(), whole=view)
+        pieces = stream.content() if piece is None else (piece,)
+        found = scans[number] = scan_member(path, member.size, member.mode, pieces, whole=view)
+        digests[number] = found.digest
         text_bytes += len(found.text or b"")
         if text_bytes > MAX_TEXT_BYTES:
             raise TarError(f"{label}: more than {MAX_TEXT_BYTES} bytes of metadata")
     tar_bytes = stream.drain()
     problems = [*stream.problems, *unpacking.problems, *([] if stream.ended else [("", NO_MARK)])]
     missing = Missing({number: found.missing for number, found in scans.items() if found.missing})
-    return _facts(unpacking, scans, problems, tar_bytes), missing
+    return _facts(unpacking, scans, digests, problems, tar_bytes), missing
 
 
 def read_again(chunks: Iterable[Chunk], label: str, facts: LayerFacts, missing: Missing) -> tuple[LayerFacts, Missing]:
@@ -300,13 +308,17 @@ def _entry(member: Member, number: int) -> Entry:
 
 
 def _facts(
-    unpacking: Unpacking, scans: Mapping[int, Scanned], problems: Iterable[tuple[str, str]], tar_bytes: int
+    unpacking: Unpacking,
+    scans: Mapping[int, Scanned],
+    digests: Mapping[int, str],
+    problems: Iterable[tuple[str, str]],
+    tar_bytes: int,
 ) -> LayerFacts:
     entries = unpacking.entries
     live = {entry.number for entry in entries.values()}
     scans = {number: found for number, found in scans.items() if number in live}
     numbers = array("q", [value for entry in entries.values() for value in entry[:6]])
-    digests = {number: found.digest for number, found in scans.items() if found.digest}
+    digests = {number: digest for number, digest in digests.items() if number in live}
     objects, odd, exports, damaged = _columns(scans)
     return LayerFacts(
         paths=join(entries),
@@ -320,10 +332,11 @@ def _facts(
         odd_objects=odd,
         exports=exports,
         texts={number: found.text for number, found in scans.items() if found.text is not None},
+        heads={number: found.head for number, found in scans.items() if found.head is not None},
         damaged=damaged,
         problems=join(part for problem in problems for part in problem),
         tar_bytes=tar_bytes,
-        files=len(scans),
+        files=len(digests),
     )
 
 
@@ -364,7 +377,7 @@ def encode(facts: LayerFacts) -> bytes:
     return msgspec.msgpack.encode(facts)
 
 
-def decode(data: bytes) -> LayerFacts:
+def decode(data: bytes | memoryview) -> LayerFacts:
     """The facts that :func:`encode` encoded. Raises :class:`InputError` for anything else."""
     try:
         return msgspec.msgpack.decode(data, type=LayerFacts)

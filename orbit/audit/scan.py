@@ -10,11 +10,11 @@ together, except for small files and for what :mod:`orbit.audit.keeper` keeps of
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orbit.audit.dynamic import Export, read_exports
@@ -26,7 +26,7 @@ from orbit.audit.knowledge import anchor, libraries
 from orbit.audit.objects import ELF_HEAD_BYTES, LIBRARY, object_of, other_elf
 from orbit.audit.releases import wanted_patterns
 from orbit.audit.sparse import NotKept, Range, Sparse
-from orbit.audit.texts import MAX_BYTES, METADATA, is_wanted
+from orbit.audit.texts import HEAD_BYTES, MAX_BYTES, METADATA, is_head_wanted, is_wanted
 
 WHOLE_BYTES = 64 << 20
 """ELF files up to this are held whole while they are read."""
@@ -42,6 +42,9 @@ METADATA_NAMES = frozenset({"METADATA", "WHEEL", "RECORD", "INSTALLER", "direct_
 EXTENSIONS = (".cpython-", ".abi3.")
 """In the name of a Python extension module, whose symbols nobody but the interpreter asks for."""
 
+SITE_ENDS = (".pth", ".egg-link")
+URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
 type Piece = bytes | memoryview
 
 
@@ -50,6 +53,9 @@ class Hash(Protocol):
 
     def update(self, data: Piece, /) -> None:
         """Take more bytes."""
+
+    def digest(self) -> bytes:
+        """Of all that was taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class Scanned:
     """Symbols that a library defines; None for other files and for Python extension modules."""
     text: bytes | None = None
     """The content, when it is one of the small files that rules or ``orbit.audit.dists`` read."""
+    head: bytes | None = None
+    """The first bytes of a program (see ``orbit.audit.texts.is_head_wanted``)."""
     damaged: str = ""
     """Why a file that says it is an ELF file cannot be read as one, or why there were other bytes than promised."""
     missing: tuple[Range, ...] = ()
@@ -94,13 +102,34 @@ def scan_member(
     if text or (elf and whole is None):
         hold = _keeper(path, size, keep) if elf and size > WHOLE_BYTES else _Hold()
     damaged = _read(path, size, _all(first, rest), state, hold)
-    digest = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode() if state is not None else ""
+    digest = _spelled(state.digest()) if state is not None else ""
     if damaged:
-        return Scanned(digest, damaged=damaged)
-    if text:
-        return Scanned(digest, text=b"".join(hold.pieces) if isinstance(hold, _Hold) else b"")
-    if elf:
-        return read_facts(path, whole if whole is not None else _result(hold), digest, keep)
+        found = Scanned(digest, damaged=damaged)
+    elif text:
+        found = Scanned(digest, text=b"".join(hold.pieces) if isinstance(hold, _Hold) else b"")
+    elif elf:
+        found = read_facts(path, whole if whole is not None else _result(hold), digest, keep)
+    else:
+        found = _other(path, size, mode, first, digest)
+    return replace(found, head=bytes(first[:HEAD_BYTES])) if is_head_wanted(path) else found
+
+
+def is_plain(path: str, size: int, mode: int) -> bool:
+    """Whether nothing but the digest of a file can be a fact; its bytes need no :func:`scan_member`."""
+    return not (may_be_elf(path, size, mode) or is_text(path) or is_head_wanted(path))
+
+
+def digest_of(data: Piece) -> str:
+    """sha256 in RECORD's spelling (urlsafe base64 without padding)."""
+    return _spelled(hashlib.sha256(data).digest())
+
+
+def _spelled(digest: bytes) -> str:
+    return binascii.b2a_base64(digest, newline=False).translate(URL_SAFE, b"=").decode()
+
+
+def _other(path: str, size: int, mode: int, first: Piece, digest: str) -> Scanned:
+    """A file that is neither a text that is read nor an ELF file that is."""
     if may_be_elf(path, size, mode) and (other := other_elf(path, bytes(first[:ELF_HEAD_BYTES]))) is not None:
         return Scanned(digest, other)
     if LIBRARY.search(path) and bytes(first[:4]) in (b"", bytes(4)):
@@ -186,9 +215,16 @@ def may_be_elf(path: str, size: int, mode: int) -> bool:
 
 
 def is_text(path: str) -> bool:
-    """Whether the content of the file is a fact of its own: a rule reads it, or it is metadata of a distribution."""
+    """Whether the content of the file is a fact of its own: a rule reads it, or it is metadata of a distribution.
+
+    A file of a package cache counts as what it is called in site-packages: installed files can be hard links to it.
+    """
     name = path[path.rfind("/") + 1 :]
-    return is_wanted(path) or (name in METADATA_NAMES and METADATA.search(f"/{path}") is not None)
+    return (
+        is_wanted(path)
+        or is_wanted(f"lib/site-packages/{name}")
+        or (name in METADATA_NAMES and METADATA.search(f"/{path}") is not None)
+    )
 
 
 def is_library(path: str, soname: str) -> bool:
@@ -198,12 +234,12 @@ def is_library(path: str, soname: str) -> bool:
 
 
 def _first_of(pieces: Iterable[Piece]) -> tuple[Piece, Iterator[Piece]]:
-    """(the first bytes, ELF_HEAD_BYTES at least if there are so many; the pieces after them)."""
+    """(the first bytes, HEAD_BYTES at least if there are so many; the pieces after them)."""
     rest = iter(pieces)
     first: Piece = b""
     for piece in rest:
         first = piece if not first else bytes(first) + bytes(piece)
-        if len(first) >= ELF_HEAD_BYTES:
+        if len(first) >= HEAD_BYTES:
             break
     return first, rest
 

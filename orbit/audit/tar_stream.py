@@ -97,6 +97,7 @@ class TarStream:
         self._left = 0  # bytes of the current content not taken yet
         self._padding = 0
         self._numbers: dict[bytes, int] = {}
+        self._checksums: dict[bytes, tuple[int, int]] = {}
 
     def __iter__(self) -> Iterator[Member]:
         pax: dict[str, bytes] = {}
@@ -134,22 +135,44 @@ class TarStream:
             pass
         return self._before
 
+    def whole(self) -> memoryview | None:
+        """All bytes of the last member when they are at hand in one piece; None: ask :meth:`content`."""
+        end = self._at + self._left
+        if end > len(self._view):
+            return None
+        piece = self._view[self._at : end]
+        self._at, self._left = end, 0
+        return piece
+
     def _next_block(self) -> memoryview | None:
         """The next header, checked; None at the end of the archive."""
-        self._skip(self._left + self._padding)
-        self._left = self._padding = 0
+        rest = self._left + self._padding
+        if rest:
+            self._left = self._padding = 0
+            if self._at + rest <= len(self._view):
+                self._at += rest
+            else:
+                self._skip(rest)
         if self._at >= len(self._view) and not self._fill():
             return None
         block = self._exactly(BLOCK)
-        total = (zlib.adler32(block[:256]) & 0xFFFF) + (zlib.adler32(block[256:]) & 0xFFFF) - 2
-        if not total:
+        total = zlib.adler32(block) & 0xFFFF  # 1 + the sum of the bytes, modulo 65521
+        if total == 1 and not any(block):
             self.ended = True
             return None
-        blanks = sum(block[148:156]) - 8 * 0x20
-        stated = self._number(bytes(block[148:156]))
-        if stated != total - blanks and stated != _signed_sum(block):
+        stated, blanks = self._checksum(bytes(block[148:156]))
+        if (stated - total + 1 + blanks) % 65521 and stated != _signed_sum(block):
             raise TarError(f"{self._label}: no header where one must be, at byte {self._position() - BLOCK}")
         return block
+
+    def _checksum(self, field: bytes) -> tuple[int, int]:
+        """(the checksum in a field, what the field itself adds to the sum beyond the blanks that count)."""
+        known = self._checksums.get(field)
+        if known is None:
+            if len(self._checksums) >= NUMBERS_MAX:
+                self._checksums.clear()
+            known = self._checksums[field] = (self._number(field), sum(field) - 8 * 0x20)
+        return known
 
     def _member(self, fields: tuple[bytes, ...], pax: dict[str, bytes], long: dict[bytes, bytes]) -> Member | None:
         flag, size = fields[7], self._size(fields[4], pax.get("size"))
@@ -166,7 +189,7 @@ class TarStream:
             self._left, self._padding = size, -size % BLOCK
         path = clean(name)
         why = "" if path is not None else "its path leads out of the image or cannot be a path"
-        if flag == SPARSE or any(key.startswith("GNU.sparse.") for key in pax):
+        if flag == SPARSE or (pax and any(key.startswith("GNU.sparse.") for key in pax)):
             why = "a sparse member: its content was not read"
         elif not kind and flag != HARD_LINK:
             why = f"a member of unknown kind {flag!r}"
@@ -180,10 +203,9 @@ class TarStream:
         if why or path is None:
             self._problem(name, why)
             return None
-        uid, gid, mtime = (
-            self._value(fields[index], pax.get(key)) for index, key in ((2, "uid"), (3, "gid"), (5, "mtime"))
-        )
+        uid, gid = self._value(fields[2], pax.get("uid")), self._value(fields[3], pax.get("gid"))
         mode = kind | self._number(fields[1]) & 0o7777 if kind else 0
+        mtime = self._value(fields[5], pax.get("mtime"))
         return Member(path, mode, uid, gid, size if kind == stat.S_IFREG else 0, mtime, target, offset)
 
     def _sparse_map(self, rest: bytes) -> None:
@@ -204,7 +226,8 @@ class TarStream:
 
     def _value(self, field: bytes, pax: bytes | None) -> int:
         if not pax:
-            return self._number(field)
+            known = self._numbers.get(field)
+            return self._number(field) if known is None else known
         if not PAX_NUMBER.fullmatch(pax):
             raise TarError(f"{self._label}: {pax[:40]!r} is not a number")
         return int(pax.partition(b".")[0] or 0)

@@ -7,10 +7,11 @@ import errno
 import os
 import signal
 import subprocess
+import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from orbit.core.guard import GUARD
 from orbit.errors import CommandFailed, InputError, MissingError
@@ -19,6 +20,7 @@ KEPT = ("PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 TAIL_LINES = 25
+STREAM_BYTES = 1 << 20
 
 
 def ca_bundle() -> Path | None:
@@ -109,6 +111,38 @@ def run(
     return subprocess.CompletedProcess(args, child.returncode, out or b"", err or b"")
 
 
+def stream(
+    argv: Sequence[str | os.PathLike[str]], *, doing: str, env: Mapping[str, str] | None = None, fix: str = ""
+) -> Iterator[bytes]:
+    """Run ``argv`` and give its standard output in pieces as they come; nothing of it is held.
+
+    When the consumer stops early the program is stopped. Raises as :func:`run` does; the status counts at the end.
+    """
+    args = [os.fspath(arg) for arg in argv]
+    with contextlib.ExitStack() as stack:
+        said = stack.enter_context(tempfile.TemporaryFile())
+        child = _start(args, cwd=None, env=clean_env(env), piped=False, sink=None, doing=doing, fix=fix, errors=said)
+        stack.callback(_close_pipes, child)
+        stack.enter_context(GUARD.watch(child.pid))
+        assert child.stdout is not None
+        try:
+            while piece := os.read(child.stdout.fileno(), STREAM_BYTES):
+                yield piece
+            child.wait()
+        except BaseException:
+            end_group(child)
+            raise
+        if child.returncode != 0:
+            said.seek(max(0, said.tell() - 16384))
+            raise CommandFailed(
+                f"{doing}: {Path(args[0]).name} ended with status {child.returncode}",
+                argv=args,
+                status=child.returncode,
+                tail=_tail(None, said.read()),
+                fix=fix,
+            )
+
+
 def _start(
     args: list[str],
     *,
@@ -118,6 +152,7 @@ def _start(
     sink: BinaryIO | None,
     doing: str,
     fix: str,
+    errors: IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
     if cwd is not None and not cwd.is_dir():
         raise InputError(f"{cwd}: no such folder (needed for {doing})", fix=fix)
@@ -129,7 +164,7 @@ def _start(
             start_new_session=True,
             stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
             stdout=sink or subprocess.PIPE,
-            stderr=subprocess.STDOUT if sink else subprocess.PIPE,
+            stderr=subprocess.STDOUT if sink else errors or subprocess.PIPE,
         )
     except FileNotFoundError:
         raise MissingError(
