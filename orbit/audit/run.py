@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import gc
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbit import __version__
+from orbit.audit.baseline import make_baseline, read_baseline, write_baseline
+from orbit.audit.depth import depth_rows
+from orbit.audit.depth_sources import read_target_depth
 from orbit.audit.environment import read_environment
 from orbit.audit.evaluate import evaluate
 from orbit.audit.facts import Environment, printable
 from orbit.audit.policy import DEFAULT_UID, Policy, load_policy
-from orbit.audit.report import AuditReport, TargetReport
-from orbit.audit.rules import RULES, Rule
+from orbit.audit.report import AuditReport, DepthLibrary, TargetReport
+from orbit.audit.rules import DEPTH_IDS, RULE_IDS, RULES, Rule, depth_rules
+from orbit.audit.rules.depth import kernel_baseline
 from orbit.audit.summary import make_report
 from orbit.audit.targets import Target
 from orbit.core.console import Progress, Silent
 from orbit.core.findings import Skipped
 from orbit.errors import InputError, MissingError
+from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
 
 
@@ -31,7 +37,7 @@ class Options:
 
     profile: Profile
     uid: int = DEFAULT_UID
-    rules: frozenset[str] = field(default_factory=lambda: frozenset(RULES))
+    rules: frozenset[str] = RULE_IDS
     """Ids of the rules that may run."""
     deep: bool = False
     cache: Path | None = None
@@ -68,12 +74,22 @@ def audit_target(target: Target, options: Options, progress: Progress) -> Target
     if target.kind == "lock":
         from orbit.audit.lock import audit_lock
 
-        return audit_lock(target.paths[0], options.profile, progress=progress, cache=options.cache)
+        return audit_lock(
+            target.paths[0],
+            options.profile,
+            progress=progress,
+            cache=options.cache,
+            uid=options.uid,
+            today=options.today,
+            rules=options.rules,
+        )
     began = time.monotonic()
-    policy = load_policy(options.profile, uid=options.uid, today=options.today)
+    policy = load_policy(options.profile, uid=options.uid, today=options.today, extra=options.expectations)
+    if options.lock is not None:
+        policy = dataclasses.replace(policy, lock=read_lock(options.lock))
     with without_collector():
         env = _read(target, options, progress)
-        return judge(env, policy, options, target=target.spec, began=began, progress=progress)
+        return judge(env, policy, options, target=target, began=began, progress=progress)
 
 
 def _read(target: Target, options: Options, progress: Progress) -> Environment:
@@ -110,25 +126,41 @@ def audit_environment(
 
 
 def judge(
-    env: Environment, policy: Policy, options: Options, *, target: str, began: float, progress: Progress
+    env: Environment,
+    policy: Policy,
+    options: Options,
+    *,
+    target: Target,
+    began: float,
+    progress: Progress,
 ) -> TargetReport:
     """Run the rules that apply and make the report; ``began`` is the monotonic time at which reading started."""
     rules, skipped = select(env, options)
+    rows: tuple[DepthLibrary, ...] = ()
+    if options.deep:
+        depth = read_target_depth(target, env, options.profile, progress)
+        rows = depth_rows(depth, env.in_site)
+        baseline = read_baseline(options.baseline) if options.baseline else None
+        if options.save_baseline:
+            write_baseline(options.save_baseline, make_baseline(depth, env.in_site))
+        # before the last rule: whether every declared exception is still true
+        rules[-1:-1] = [rule for rule in depth_rules(depth, baseline) if rule.id in options.rules]
     progress.step(f"checking {len(rules)} rules")
     findings = evaluate(env, policy, rules)
     return make_report(
         env,
         policy,
         findings,
-        target=target,
+        target=target.spec,
         rules=tuple(rule.id for rule in rules),
-        skipped=skipped,
+        skipped=tuple(skipped),
+        depth=rows,
         seconds=time.monotonic() - began,
     )
 
 
-def select(env: Environment, options: Options) -> tuple[tuple[Rule, ...], tuple[Skipped, ...]]:
-    """(rules that judge this target, rules that do not and why)."""
+def select(env: Environment, options: Options) -> tuple[list[Rule], list[Skipped]]:
+    """(rules that judge this target from its facts, rules that do not and why)."""
     rules: list[Rule] = []
     skipped: list[Skipped] = []
     for rule in RULES.values():
@@ -138,7 +170,14 @@ def select(env: Environment, options: Options) -> tuple[tuple[Rule, ...], tuple[
             skipped.append(Skipped(what=rule.id, reason=f"says nothing about {env.kind}"))
         else:
             rules.append(rule)
-    return tuple(rules), tuple(skipped)
+    for name in DEPTH_IDS:
+        if name not in options.rules:
+            skipped.append(Skipped(what=name, reason="not selected (--rule, --skip)"))
+        elif not options.deep:
+            skipped.append(Skipped(what=name, reason="reads the kernels themselves: --deep"))
+        elif name == kernel_baseline.ID and options.baseline is None:
+            skipped.append(Skipped(what=name, reason="there is nothing to compare with (--baseline)"))
+    return rules, skipped
 
 
 @contextlib.contextmanager

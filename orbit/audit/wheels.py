@@ -8,6 +8,7 @@ site-packages, ``scripts`` to bin, ``headers`` to include, ``data`` to the prefi
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,6 +93,21 @@ def read_wheels(paths: Sequence[Path], profile: Profile, progress: Progress) -> 
     found.sort(key=lambda facts: (facts.dist.name, facts.dist.folder))
     dists = tuple(_with_others(facts, others) for facts in _lost(found))
     return combine(layout, found, dists, damaged, profile)
+
+
+def members_of(paths: Sequence[Path], profile: Profile, layout: Layout) -> dict[str, tuple[Path, str]]:
+    """(wheel, name of the member) by the path at which :func:`read_wheels` has it; of two owners the last."""
+    found: dict[str, tuple[str, Path, str]] = {}
+    for wheel in profile_sets(paths, profile)[0].paths:
+        name = read_name(wheel.name)
+        with contextlib.suppress(NotZip, OSError), ZipSource(wheel) as source:
+            archive = [member.name for member in source.members if not member.is_folder]
+            info = info_folder(archive, name)
+            data = f"{info.removesuffix('.dist-info')}.data"
+            for key in archive:
+                where = place_of(key, data, name.name, layout)
+                found[where] = max(found.get(where, ("", wheel, key)), (name.name, wheel, key))
+    return {where: (wheel, key) for where, (_name, wheel, key) in found.items() if where}
 
 
 def read_manifest(wheel: Path) -> bytes | None:

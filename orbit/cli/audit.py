@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> Options:
     """The options of a call. Raises :class:`orbit.errors.InputError` for what contradicts itself or does not exist."""
-    from orbit.audit.rules import RULES
+    from orbit.audit.rules import RULE_IDS, RULES
     from orbit.audit.run import Options
     from orbit.core.store import cache_root
     from orbit.errors import InputError
@@ -101,7 +101,7 @@ def _options(args: argparse.Namespace) -> Options:
         if getattr(args, option) and not args.deep:
             raise InputError(f"--{option.replace('_', '-')} without --deep", fix="add --deep")
     for name in (*(args.rule or ()), *(args.skip or ())):
-        if name not in RULES:
+        if name not in RULE_IDS:
             raise InputError(f"no rule named {name!r}", fix='"orbit audit explain" lists the rules')
     profile = load_profile(args.profile)
     if args.gpu:
@@ -111,7 +111,7 @@ def _options(args: argparse.Namespace) -> Options:
     return Options(
         profile,
         uid=args.uid,
-        rules=frozenset(args.rule or RULES) - frozenset(args.skip or ()),
+        rules=frozenset(args.rule or RULE_IDS) - frozenset(args.skip or ()),
         deep=args.deep,
         cache=None if args.hash else cache_root() / "facts",
         expectations=tuple(Path(name) for name in args.expectations or ()),

@@ -1,7 +1,7 @@
 """One module per rule: ``ID``, ``TITLE`` and ``check(env, policy)``, a pure function from facts to findings.
 
-A module may also state ``KINDS`` (the kinds of target it can judge; all when not stated). Rules that need the content
-of device code are apart, in ``orbit.audit.rules.depth``: they run with ``--deep`` only.
+A module may also state ``KINDS`` (the kinds of target it can judge; all when not stated). Rules of
+``orbit.audit.rules.depth`` judge the content of device code as well: they run with ``--deep`` only.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
+from orbit.audit.baseline import Baseline, diff_baselines, make_baseline
+from orbit.audit.depth import Depth
 from orbit.audit.facts import Environment, Kind
 from orbit.audit.policy import Policy
 from orbit.audit.rules import expectation
 from orbit.audit.rules.abi import ABI
 from orbit.audit.rules.coverage import COVERAGE
+from orbit.audit.rules.depth import DEPTH, kernel_baseline
 from orbit.audit.rules.integrity import INTEGRITY
 from orbit.audit.rules.loading import LOADING
 from orbit.audit.rules.provenance import PROVENANCE
@@ -49,3 +52,23 @@ RULES: dict[str, Rule] = {
     for module in (*INTEGRITY, *COVERAGE, *LOADING, *ABI, *PROVENANCE, *SETTINGS, expectation)
 }
 """All rules by id, in the order in which a report shows them: causes before what they bring about."""
+
+DEPTH_IDS: tuple[str, ...] = (*(module.ID for module in DEPTH), kernel_baseline.ID)
+"""Rules that need ``--deep``."""
+RULE_IDS: frozenset[str] = frozenset((*RULES, *DEPTH_IDS))
+
+
+def depth_rules(depth: Depth, baseline: Baseline | None) -> tuple[Rule, ...]:
+    """The rules over what ``--deep`` has read, ready to judge; the comparison only with a baseline."""
+
+    def bound(module: ModuleType) -> Check:
+        return lambda env, policy: module.check(env, policy, depth)
+
+    rules = [Rule(module.ID, module.TITLE, ALL_KINDS, bound(module)) for module in DEPTH]
+    if baseline is not None:
+
+        def compared(env: Environment, _policy: Policy) -> Iterator[Finding]:
+            return kernel_baseline.compare(diff_baselines(baseline, make_baseline(depth, env.in_site)))
+
+        rules.append(Rule(kernel_baseline.ID, kernel_baseline.TITLE, ALL_KINDS, compared))
+    return tuple(rules)

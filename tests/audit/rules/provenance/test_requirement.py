@@ -10,8 +10,9 @@ import pytest
 from orbit.audit.policy import Policy
 from orbit.core.findings import Severity
 from orbit.profile.model import load_profile
-from tests.audit.support import judge, make_policy
+from tests.audit.support import judge, judge_wheels, make_policy
 from tests.writers.environment import EnvironmentWriter, write_sound_environment
+from tests.writers.wheels import write_wheel
 
 RULE = "requirement"
 
@@ -35,6 +36,14 @@ def test_missing(env: EnvironmentWriter) -> None:
     env.add("a", {}, headers=["Requires-Dist: gone>=1"])
     (finding,) = judge(env.prefix, RULE)
     assert (finding.subject, finding.message) == ("gone", "not installed; 1 distribution requires it")
+
+
+def test_wheels_need_not_come_with_what_they_require_but_fit_each_other(tmp_path: Path) -> None:
+    write_wheel(tmp_path, "a", {}, requires=["torch==2.11.0", "b>=2"])
+    assert judge_wheels([*tmp_path.glob("*.whl")], RULE) == []
+    write_wheel(tmp_path, "b", {})
+    (finding,) = judge_wheels([*tmp_path.glob("*.whl")], RULE)
+    assert finding.subject == "b"
 
 
 def test_optional_parts_other_systems_and_other_pythons_are_silent(env: EnvironmentWriter) -> None:
