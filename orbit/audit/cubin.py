@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from orbit.audit.dynamic import SYMBOL
@@ -26,7 +27,10 @@ SHF_MERCURY = 0x10000000
 """Sections of the second, relocatable form of the code that Blackwell cubins carry beside the first."""
 MAX_SYMBOLS = 1 << 21
 MAX_NAME_BYTES = 1 << 16
-MAX_NAMES_BYTES = 1 << 26
+MAX_NAMES_BYTES = 1 << 24
+MAX_KERNELS = 1 << 16
+MAX_NOTES, MAX_NOTE_BYTES = 64, 1 << 16
+MAX_POINTERS = 1 << 20
 MAX_TEXT_BYTES = 400
 POINTER_SECTION = b".nv.constant4\0"
 SOURCE_FILE = re.compile(r"\.(?:cu|cuh|h|hpp|inl|cpp)$")
@@ -61,9 +65,15 @@ class DeviceCode:
 
 
 def read_ptx(text: bytes) -> DeviceCode:
-    """Target and entry points of PTX text. Never raises: what is not there is not found."""
+    """Target and entry points of PTX text, as many as :data:`MAX_KERNELS`; what is not there is not found."""
     target = PTX_TARGET.search(text)
-    names = dict.fromkeys(match[1] for match in PTX_ENTRY.finditer(text))
+    names: dict[bytes, None] = {}
+    spent = 0
+    for match in PTX_ENTRY.finditer(text):
+        spent += match.end(1) - match.start(1)
+        if len(names) >= MAX_KERNELS or spent > MAX_NAMES_BYTES:
+            break
+        names[match[1]] = None
     return DeviceCode(
         f"compute_{target[1].decode()}" if target else "",
         tuple(Kernel(name.decode(), 0, "", "") for name in names),
@@ -110,6 +120,7 @@ class _Cubin:
             raise self.bad(f"{count} section headers of {entry_bytes} bytes at {table} do not fit")
         rows = SECTION.iter_unpack(data[table : table + count * SECTION.size])
         self.sections = [_Raw(*row) for row in rows] if count else []
+        self.scanned = 0  # bytes of code looked through for guards: without overlaps no more than there are
 
     def bad(self, what: str) -> MalformedImage:
         return MalformedImage(f"{self.label}: cubin: {what}")
@@ -137,15 +148,15 @@ class _Cubin:
         names = self.content(self.at(table.link))
         texts = _Pointers(self, symbols, names)
         guarded = texts.matching(guards) if guards is not None and texts.callees else frozenset[int]()
-        kernels = []
+        kernels: list[Kernel] = []
         spent = 0
         for name_at, info, other, index, value, size in symbols:
             if info & 15 != STT_FUNC or not other & STO_CUDA_ENTRY or not index:
                 continue
             name = _name(names, name_at)
             spent += len(name)
-            if spent > MAX_NAMES_BYTES:
-                raise self.bad(f"kernel names of more than {MAX_NAMES_BYTES} bytes")
+            if spent > MAX_NAMES_BYTES or len(kernels) >= MAX_KERNELS:
+                raise self.bad(f"more than {MAX_KERNELS} kernels, or names of more than {MAX_NAMES_BYTES} bytes")
             kernels.append(self.kernel(name, self.at(index), start=value, size=size, texts=texts, guarded=guarded))
         return self.arch(), tuple(kernels)
 
@@ -162,6 +173,9 @@ class _Cubin:
         if stub == "message":
             stub, says = texts.explain(self.data[whole : whole + size])
         if not stub and guarded:
+            self.scanned += size
+            if self.scanned > len(self.data):
+                raise self.bad("kernels overlap")
             held = pointers(self.data[whole : whole + size]) & guarded
             says = texts.text(min(held)) if held else ""
         return Kernel(name.decode("utf-8", "backslashreplace"), size, stub, says)
@@ -169,8 +183,10 @@ class _Cubin:
     def arch(self) -> str:
         number = self.flags >> 8 & 0xFF if self.abi >= 8 else self.flags & 0xFF
         stated = f"sm_{number}"
-        for section in self.sections:
-            if section.kind == SHT_NOTE and (match := ARCH_OPTION.search(self.content(section))):
+        notes = (section for section in self.sections if section.kind == SHT_NOTE)
+        for section in islice(notes, MAX_NOTES):
+            text = self.data[section.offset : section.offset + min(section.size, MAX_NOTE_BYTES)]
+            if match := ARCH_OPTION.search(text):
                 option = match[1].decode()
                 return option if option.rstrip("af") == stated else f"{stated}*"
         if self.abi < 8:
@@ -190,6 +206,7 @@ class _Pointers:
         cubin = self.cubin
         titles = cubin.content(cubin.at(cubin.names_index))
         found: dict[int, int] = {}
+        count = 0
         for section in cubin.sections:
             if section.kind not in (SHT_RELA, SHT_REL) or section.flags & SHF_MERCURY or not section.info:
                 continue
@@ -197,6 +214,9 @@ class _Pointers:
             if titles[title : title + len(POINTER_SECTION)] != POINTER_SECTION:
                 continue
             width = 24 if section.kind == SHT_RELA else 16
+            count += section.size // width
+            if count > MAX_POINTERS:
+                raise cubin.bad(f"{count} pointers, more than {MAX_POINTERS}")
             raw = cubin.content(section)
             for at in range(0, len(raw) // width * width, width):
                 found[int.from_bytes(raw[at : at + 8], "little")] = int.from_bytes(raw[at + 12 : at + 16], "little")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,59 @@ def header_field(data: bytes, at: int, shape: str, value: int) -> bytes:
 def test_what_is_not_a_cubin_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedImage, match=r"^lib\.so\[0\]: cubin"):
         read_cubin(data, "lib.so[0]")
+
+
+def section(data: bytes, kind: int) -> int:
+    """Where the header of the first section of a kind is."""
+    (table,), (count,) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<H", data, 60)
+    return next(at for at in range(table, table + 64 * count, 64) if struct.unpack_from("<I", data, at + 4)[0] == kind)
+
+
+def with_symbols(count: int, name_at: int, *, size: int = 256) -> bytes:
+    """A cubin whose symbol table is ``count`` kernels of one name and one body."""
+    data = write_cubin({"_Z1kv" + "a" * 300: Says("MMA used without targeting", works=True)})
+    at = section(data, 2)
+    data = header_field(data, at + 24, "<Q", len(data))
+    data = header_field(data, at + 32, "<Q", 24 * count)
+    return data + struct.pack("<IBBHQQ", name_at, 0x12, 0x10, 4, 0, size) * count
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        with_symbols(1 << 17, 1),
+        with_symbols(60_000, 1),
+        header_field(write_cubin(KERNELS), section(write_cubin(KERNELS), 4) + 32, "<Q", 1 << 40),
+        header_field(write_cubin(KERNELS), section(write_cubin(KERNELS), 2) + 32, "<Q", 1 << 40),
+    ],
+    ids=["kernels", "names", "pointers", "symbols"],
+)
+def test_no_more_work_than_a_compiler_could_ask_for(data: bytes) -> None:
+    began = time.process_time()
+    with pytest.raises(MalformedImage, match="more than|symbols"):
+        read_cubin(data, "x", GUARD)
+    assert time.process_time() - began < 20
+
+
+def test_kernels_that_overlap_are_not_read_again_and_again() -> None:
+    good = write_cubin({f"_Z1{letter}v": Says("MMA used without targeting", works=True) for letter in "abcd"})
+    assert len(read_cubin(good, "x", GUARD).kernels) == 4
+    text = section(good, 1)
+    assert struct.unpack_from("<Q", good, text + 32)[0] == 384
+    lying = header_field(header_field(good, text + 24, "<Q", 0), text + 32, "<Q", len(good))
+    lying = lying.replace(
+        struct.pack("<BBHQQ", 0x12, 0x10, 5, 0, 384), struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, len(good))
+    )
+    lying = lying.replace(
+        struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, 384), struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, len(good))
+    )
+    with pytest.raises(MalformedImage, match="overlap"):
+        read_cubin(lying, "x", GUARD)
+
+
+def test_ptx_of_a_million_names() -> None:
+    text = b".target sm_90\n" + b"".join(b".entry k%d()\n" % number for number in range(100_000))
+    assert len(read_ptx(text).kernels) == 1 << 16
 
 
 @given(st.integers(0, 4000), st.binary(min_size=1, max_size=16))
