@@ -127,7 +127,7 @@ def with_symbols(count: int, name_at: int, *, size: int = 256) -> bytes:
     "data",
     [
         with_symbols(1 << 17, 1),
-        with_symbols(60_000, 1),
+        with_symbols(60_000, 1 + len(b"$str$0\0vprintf\0")),
         header_field(write_cubin(KERNELS), section(write_cubin(KERNELS), 4) + 32, "<Q", 1 << 40),
         header_field(write_cubin(KERNELS), section(write_cubin(KERNELS), 2) + 32, "<Q", 1 << 40),
     ],
@@ -135,7 +135,7 @@ def with_symbols(count: int, name_at: int, *, size: int = 256) -> bytes:
 )
 def test_no_more_work_than_a_compiler_could_ask_for(data: bytes) -> None:
     began = time.process_time()
-    with pytest.raises(MalformedImage, match="more than|symbols"):
+    with pytest.raises(MalformedImage, match=r"more than|symbols"):
         read_cubin(data, "x", GUARD)
     assert time.process_time() - began < 20
 
@@ -146,12 +146,9 @@ def test_kernels_that_overlap_are_not_read_again_and_again() -> None:
     text = section(good, 1)
     assert struct.unpack_from("<Q", good, text + 32)[0] == 384
     lying = header_field(header_field(good, text + 24, "<Q", 0), text + 32, "<Q", len(good))
-    lying = lying.replace(
-        struct.pack("<BBHQQ", 0x12, 0x10, 5, 0, 384), struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, len(good))
-    )
-    lying = lying.replace(
-        struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, 384), struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, len(good))
-    )
+    for number in range(4, 8):  # all kernels get the section that now holds the whole file
+        kernel = struct.pack("<BBHQQ", 0x12, 0x10, number, 0, 384)
+        lying = lying.replace(kernel, struct.pack("<BBHQQ", 0x12, 0x10, 4, 0, len(good)))
     with pytest.raises(MalformedImage, match="overlap"):
         read_cubin(lying, "x", GUARD)
 
