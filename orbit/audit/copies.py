@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from orbit.audit.facts import Distribution, Environment, SharedObject
-from orbit.audit.knowledge import Family, libraries
+from orbit.audit.knowledge import Family, libraries, plain_name
 from orbit.audit.loader import Loader
 from orbit.audit.releases import number
 
-HASH = re.compile(r"[-.][0-9a-f]{8}(?=[.-])")
-"""What auditwheel puts into the name of a private copy."""
 MAJOR = re.compile(r"^(.+?\.so)(?:\.(\d+))?")
 COMPARED = 3
 """Numbers of a release that are compared: wheels count repackagings in the fourth."""
@@ -48,20 +46,20 @@ def copies_of(env: Environment, loader: Loader) -> tuple[Copy, ...]:
         if item.dynamic is None or item.machine != loader.machine or "/stubs/" in f"/{item.path}":
             continue
         folder, _, name = item.path.rpartition("/")
-        for family in known.families:
-            if family.has(name, item.dynamic.soname):
-                key = key_of(item.dynamic.soname or name)
-                place = folder, key
-                if place not in found or name == item.dynamic.soname:
-                    release, by = _release(env, item, family, beside.get((folder, family.name), ""))
-                    found[place] = Copy(item, family, key, release, by)
-                break
+        family = known.family_of(name, item.dynamic.soname)
+        if family is None or not family.has(name, item.dynamic.soname):
+            continue
+        key = key_of(item.dynamic.soname or name)
+        place = folder, key
+        if place not in found or name == item.dynamic.soname:
+            release, by = _release(env, item, family, beside.get((folder, family.name), ""))
+            found[place] = Copy(item, family, key, release, by)
     return tuple(sorted(found.values(), key=lambda copy: copy.item.path))
 
 
 def key_of(soname: str) -> str:
     """Name and major of a soname, without the hash of a private copy: ``libgomp-6a29c32d.so.1.0.0`` is libgomp.so.1."""
-    match = MAJOR.match(HASH.sub("", soname))
+    match = MAJOR.match(plain_name(soname))
     return ".".join(part for part in match.groups() if part) if match else soname
 
 

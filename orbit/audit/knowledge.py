@@ -22,6 +22,9 @@ type Form = Literal["decimal", "bytes", "parts"]
 """How a number is a release: ``decimal`` 22809 is 2.28.9, ``bytes`` 0x091300 is 9.19.0; ``parts``: one number each."""
 
 
+HASH = re.compile(r"[-.][0-9a-f]{8}(?=[.-])")
+
+
 class Mark(Record, frozen=True, kw_only=True):
     """A symbol whose value, or whose code, states the release."""
 
@@ -34,7 +37,7 @@ class Family(Record, frozen=True, kw_only=True):
 
     name: str
     sonames: tuple[str, ...]
-    """Shell patterns over DT_SONAME and the file's name."""
+    """Shell patterns over DT_SONAME and the file's name, the hash of a private copy left out (:func:`plain_name`)."""
     members: tuple[str, ...] = ()
     """Further libraries of the same product, which must come from the same folder."""
     dists: tuple[str, ...] = ()
@@ -65,11 +68,13 @@ class Family(Record, frozen=True, kw_only=True):
 
     def has(self, name: str, soname: str) -> bool:
         """Whether a file of this name and soname is a copy (not a mere member) of the library."""
-        return bool(matcher(self.sonames)(soname or name) or matcher(self.sonames)(name))
+        matches = matcher(self.sonames)
+        return matches(plain_name(name)) or (soname != "" and matches(plain_name(soname)))
 
     def has_member(self, name: str, soname: str) -> bool:
         """Whether it is a member of the product other than the library itself."""
-        return bool(self.members and (matcher(self.members)(soname or name) or matcher(self.members)(name)))
+        matches = matcher(self.members)
+        return matches(plain_name(name)) or (soname != "" and matches(plain_name(soname)))
 
 
 class Companion(Record, frozen=True, kw_only=True):
@@ -110,7 +115,8 @@ class DriverFiles(Record, frozen=True, kw_only=True):
 
     def has(self, name: str) -> bool:
         """Whether a file of this name is the driver's."""
-        return bool(matcher(self.files)(name) and not matcher(self.others)(name))
+        plain = plain_name(name)
+        return matcher(self.files)(plain) and not matcher(self.others)(plain)
 
 
 class Brought(Record, frozen=True, kw_only=True):
@@ -134,10 +140,11 @@ class Libraries(Record, frozen=True, kw_only=True):
 
     def family_of(self, name: str, soname: str) -> Family | None:
         """The family that a file is a copy or a member of."""
-        for family in self.families:
-            if family.has(name, soname) or family.has_member(name, soname):
-                return family
-        return None
+        everything = tuple(pattern for family in self.families for pattern in (*family.sonames, *family.members))
+        if not any(map(matcher(everything), (plain_name(name), plain_name(soname)))):
+            return None
+        found = (family for family in self.families if family.has(name, soname) or family.has_member(name, soname))
+        return next(found, None)
 
 
 class SymbolFamily(Record, frozen=True, kw_only=True):
@@ -150,8 +157,6 @@ class SymbolFamily(Record, frozen=True, kw_only=True):
     """Shell patterns over soname and name of the libraries that define them."""
     dist: str
     """Shell pattern over the distribution that brings these libraries."""
-    needs: tuple[str, ...] = ()
-    """When given: only files that need one of these are judged."""
     cxx11_probe: str = ""
     """A library of these whose exports show which ABI of std::string it was built with."""
 
@@ -161,6 +166,11 @@ class Symbols(Record, frozen=True, kw_only=True):
 
     schema: int
     families: tuple[SymbolFamily, ...]
+
+
+def plain_name(name: str) -> str:
+    """A library's name without the hash that auditwheel gives to a private copy: ``libgomp.so.1.0.0``."""
+    return HASH.sub("", name)
 
 
 class Matcher:

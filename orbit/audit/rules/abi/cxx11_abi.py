@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.knowledge import SymbolFamily, matcher, symbol_family, symbols
+from orbit.audit.knowledge import SymbolFamily, symbol_family, symbols
 from orbit.audit.loader import loader_of
 from orbit.audit.objects import names_of
 from orbit.audit.policy import Policy
@@ -61,9 +61,8 @@ def _contradiction(env: Environment, found: Open) -> Iterator[Finding]:
 def _alone(env: Environment, policy: Policy, family: SymbolFamily) -> Iterator[Finding]:
     """Objects of the old ABI in a target without the provider: a wheel that no current torch can load."""
     machine = loader_of(env, policy).machine
-    needs = matcher(family.needs)
     for item in env.objects:
-        if item.dynamic is None or item.machine != machine or not any(map(needs, item.dynamic.needed)):
+        if item.dynamic is None or item.machine != machine:
             continue
         names = [name for name in item.dynamic.undefined if symbol_family(name) == family.name]
         old = tuple(name for name in names if is_old_string(name))

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 
 from orbit.audit.copies import site_of
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.knowledge import SymbolFamily, matcher, symbol_family, symbols
+from orbit.audit.knowledge import SymbolFamily, symbol_family, symbols
 from orbit.audit.loader import Loader, loader_of
 from orbit.audit.objects import families_defined_by, names_of
 from orbit.audit.policy import Policy
@@ -149,12 +149,11 @@ class _Defined:
         """Those of ``wanted`` that nobody defines; None when all are defined, or nobody can be asked."""
         assert item.dynamic is not None
         family = self.families[name]
-        if family.needs and not any(matcher(family.needs)(soname) for soname in item.dynamic.needed):
-            return None
         asked = self._asked(item, name)
-        if not asked:
+        if not asked or asked == (item.path,):
             return None
-        missing = [symbol for symbol in wanted if symbol not in self._defined_by(asked)]
+        defined = self._defined_by(asked)
+        missing = [symbol for symbol in wanted if symbol not in defined]
         if missing:
             elsewhere = self._defined_by(tuple(sorted(self.loader.closure(item))))
             missing = [symbol for symbol in missing if symbol not in elsewhere]
@@ -162,7 +161,7 @@ class _Defined:
 
     def _asked(self, item: SharedObject, family: str) -> tuple[str, ...]:
         """The family's libraries in the object's site-packages; those of no site-packages where it has none."""
-        paths = [path for path in self.providers.get(family, ()) if path != item.path]
+        paths = self.providers.get(family, ())
         site = site_of(self.env, item.path)
         own = tuple(path for path in paths if site_of(self.env, path) == site)
         return own or tuple(path for path in paths if not site_of(self.env, path))

@@ -30,9 +30,22 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     for path, fact in env.tree.entries.items():
         if ".so" in path and known.has(path[path.rfind("/") + 1 :]) and fact.is_file and not is_set_apart(known, path):
             by_folder[path.rpartition("/")[0]].append(path)
+    used = _used(loader, known)
     for folder, paths in sorted(by_folder.items()):
-        yield _shipped(env, folder, sorted(paths), searched.get(folder, ""))
+        how = searched.get(folder, "") or ("run paths" if not used.isdisjoint(paths) else "")
+        yield _shipped(env, folder, sorted(paths), how)
     yield from _stubs(env, loader, known, searched)
+
+
+def _used(loader: Loader, known: DriverFiles) -> frozenset[str]:
+    """Files that objects get when they need a library of the driver, or a private copy of one under its own name."""
+    found: set[str] = set()
+    for item in loader.objects.values():
+        if item.dynamic is not None and item.machine == loader.machine:
+            for soname in item.dynamic.needed:
+                if known.has(soname):
+                    found.update(loader.resolve(item, soname).paths)
+    return frozenset(found)
 
 
 def is_set_apart(known: DriverFiles, path: str) -> bool:

@@ -32,6 +32,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     loader = loader_of(env, policy)
     copies = copies_of(env, loader)
     users = users_of(loader, copies)
+    searched = frozenset(folder for folder, _how in loader.search_folders())
     seen = set()
     for scope in scopes(env, copies):
         by_key: dict[tuple[str, str], list[Copy]] = defaultdict(list)
@@ -41,21 +42,24 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
             paths = tuple(copy.item.path for copy in found)
             if len(found) > 1 and paths not in seen:
                 seen.add(paths)
-                yield from _several(env, found, users)
+                yield from _several(env, found, users, searched)
     for copy in copies:
         yield from _owners(env, copy)
         yield from _pins(env, copy, users[copy.item.path])
 
 
-def _several(env: Environment, copies: list[Copy], users: dict[str, list[str]]) -> Iterator[Finding]:
+def _several(
+    env: Environment, copies: list[Copy], users: dict[str, list[str]], searched: frozenset[str]
+) -> Iterator[Finding]:
     family = copies[0].family
     mixed = not all(same_content(env, copies[0], other) for other in copies[1:])
     severity = family.mixed if mixed else family.copies
     if severity is None:
         return
     used = [copy for copy in copies if users[copy.item.path]]
-    if mixed and len(used) < 2:
-        severity = LOWER[severity]  # nobody here gets the other one, but whoever opens it by name may
+    reached = [copy for copy in copies if users[copy.item.path] or copy.folder in searched]
+    if len(reached) < 2:
+        severity = LOWER[severity]  # nobody here gets the other one, but whoever opens it by its path may
     most = max(copies, key=lambda copy: len(users[copy.item.path]))
     shown = [f"{_named(env, copy)}: {_count(len(users[copy.item.path]))}" for copy in copies]
     first = next((env.in_site(users[copy.item.path][0]) for copy in used), "")

@@ -161,13 +161,35 @@ def _library_path(loader: Loader) -> Iterator[Finding]:
         )
 
 
+def _stale(env: Environment, loader: Loader, cached: set[str]) -> Iterator[Finding]:
+    """Libraries that are needed, lie in a folder of ld.so.conf, and are not in the cache: it is older than they are."""
+    folders = {loader.folder_of("", item.folder) for item in ld_conf.configured_folders(env.texts)}
+    forgotten: dict[str, str] = {}
+    for item in env.objects:
+        if item.machine == loader.machine:
+            for soname, resolution in loader.needed(item):
+                if resolution.how in ("preloaded", "ambiguous") and soname not in cached:
+                    forgotten |= {path: soname for path in resolution.paths if path.rpartition("/")[0] in folders}
+    if forgotten:
+        yield Finding(
+            rule=ID,
+            severity=Severity.ERROR,
+            subject=ld_conf.CACHE,
+            message=f"lacks {len(forgotten)} needed librar{'ies' if len(forgotten) > 1 else 'y'} of the folders that "
+            "ld.so.conf names: the loader reads the cache, not the folders",
+            evidence={"libraries": ", ".join(sorted(forgotten)[:SHOWN])},
+            fix="run ldconfig after the last library and configuration file has been added",
+        )
+
+
 def _cache(env: Environment, loader: Loader) -> Iterator[Finding]:
     """A loader cache that the loader cannot read."""
     data = env.texts.get(ld_conf.CACHE) if env.tree.rooted else None
     if data is None:
         return
     try:
-        ld_conf.read_cache(data, loader.machine)
+        known = {entry.soname for entry in ld_conf.read_cache(data, loader.machine)}
+        yield from _stale(env, loader, known)
     except ld_conf.MalformedCache as error:
         yield Finding(
             rule=ID,

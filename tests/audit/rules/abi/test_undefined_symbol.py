@@ -48,15 +48,19 @@ def test_symbol_that_this_torch_does_not_have(env: EnvironmentWriter) -> None:
     [
         extension(NEW, STRING, "_ZN2at4addE", "_ZTIN3c105ErrorE"),
         extension(OLD, weak=True),
-        extension(OLD, needed=("libother.so",)),
         extension("_ZN3foo3barE", "_ZN4c10x3barE", "_ZN6caffe23barE", "malloc", "PyErr_Format"),
         extension(OLD, machine=183),
     ],
 )
 def test_what_is_not_a_finding(env: EnvironmentWriter, data: bytes) -> None:
-    """Defined, weak, of a file that does not use torch, of another family, of another machine."""
+    """Defined, weak, of another family, of another machine."""
     env.add("user", {"user/_c.so": data})
     assert judge(env.prefix, RULE) == []
+
+
+def test_file_that_relies_on_torch_being_loaded_already(env: EnvironmentWriter) -> None:
+    env.add("user", {"user/_c.so": extension(OLD, needed=("libc.so.6",))})
+    assert len(judge(env.prefix, RULE)) == 1
 
 
 def test_symbol_of_the_file_s_own_libraries(env: EnvironmentWriter) -> None:

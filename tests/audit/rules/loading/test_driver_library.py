@@ -65,6 +65,16 @@ def test_copy_in_a_wheel_that_is_installed(tmp_path: Path) -> None:
     assert (finding.subject, finding.severity) == ("greedy.libs", Severity.WARNING)
 
 
+def test_copy_that_a_wheel_was_repaired_with(tmp_path: Path) -> None:
+    """auditwheel without --exclude gives the driver's library a name of its own: it is loaded for certain."""
+    env = EnvironmentWriter(tmp_path / "e")
+    user = write_elf(needed=["libcuda-6a29c32d.so.570.1"], rpath="$ORIGIN/../greedy.libs")
+    copy = write_elf(soname="libcuda-6a29c32d.so.570.1")
+    env.add("greedy", {"greedy.libs/libcuda-6a29c32d.so.570.1": copy, "greedy/_c.so": user})
+    (finding,) = judge(env.prefix, RULE)
+    assert (finding.subject, finding.severity) == ("greedy.libs", Severity.ERROR)
+
+
 STUBS = "usr/local/cuda/lib64/stubs"
 
 

@@ -131,6 +131,26 @@ def test_system_copy_that_an_image_gives_to_another_program(tmp_path: Path) -> N
         f"{SITE}/torch/lib/libtorch_cuda.so": torch,
     }
     write_root(tmp_path, files, {"usr/lib/x86_64-linux-gnu/libnccl.so.2": "libnccl.so.2.15.5"})
-    assert summary(judge_root(tmp_path, RULE)) == [("NCCL: libnccl.so.2", Severity.WARNING)]
-    (tmp_path / SITE / "deep_ep.so").write_bytes(write_elf(needed=["libnccl.so.2"]))
     assert summary(judge_root(tmp_path, RULE)) == [("NCCL: libnccl.so.2", Severity.ERROR)]
+
+
+def test_copy_of_an_image_where_nobody_looks(tmp_path: Path) -> None:
+    torch = write_elf(needed=["libnccl.so.2"], rpath="$ORIGIN/../../nvidia/nccl/lib")
+    files = {
+        "opt/conda/pkgs/nccl-2.15.5/lib/libnccl.so.2": nccl("2.15.5"),
+        f"{SITE}/nvidia/nccl/lib/libnccl.so.2": nccl("2.28.9"),
+        f"{SITE}/torch/lib/libtorch_cuda.so": torch,
+    }
+    write_root(tmp_path, files)
+    assert summary(judge_root(tmp_path, RULE)) == [("NCCL: libnccl.so.2", Severity.WARNING)]
+
+
+def test_second_torch_that_a_wheel_was_repaired_with(env: EnvironmentWriter) -> None:
+    c10 = write_elf(soname="libc10.so")
+    env.add(
+        "torch", {"torch/lib/libc10.so": c10, "torch/lib/libtorch.so": write_elf(needed=["libc10.so"], rpath="$ORIGIN")}
+    )
+    copy = write_elf(soname="libc10-6a29c32d.so")
+    user = write_elf(needed=["libc10-6a29c32d.so"], rpath="$ORIGIN/../ext.libs")
+    env.add("ext", {"ext.libs/libc10-6a29c32d.so": copy, "ext/_c.so": user})
+    assert summary(judge(env.prefix, RULE)) == [("torch: libc10.so", Severity.ERROR)]

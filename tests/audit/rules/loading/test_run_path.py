@@ -127,6 +127,22 @@ def test_variable_of_an_image(tmp_path: Path, value: str, expected: list[tuple[s
     assert image(tmp_path, "$ORIGIN", LD_LIBRARY_PATH=value) == expected
 
 
+@pytest.mark.parametrize(("cached", "count"), [([], 1), ([("libp.so.1", "/opt/x/lib/libp.so.1", "")], 0)])
+def test_cache_that_was_made_too_early(tmp_path: Path, cached: list[tuple[str, str, str]], count: int) -> None:
+    user = {f"{SITE}/user/_c.so": write_elf(needed=["libp.so.1"])}
+    files = {"opt/x/lib/libp.so.1": write_elf(soname="libp.so.1"), "etc/ld.so.conf": b"/opt/x/lib\n"}
+    write_root(tmp_path, user | files | {"etc/ld.so.cache": write_cache(cached)})
+    found = judge_root(tmp_path, RULE)
+    assert [finding.evidence for finding in found] == [{"libraries": "opt/x/lib/libp.so.1"}] * count
+
+
+def test_cache_that_lacks_what_no_configuration_names(tmp_path: Path) -> None:
+    user = {f"{SITE}/user/_c.so": write_elf(needed=["libp.so.1"])}
+    files = {f"{SITE}/vendor/libp.so.1": write_elf(soname="libp.so.1"), "etc/ld.so.cache": write_cache([])}
+    write_root(tmp_path, user | files)
+    assert judge_root(tmp_path, RULE) == []
+
+
 def test_cache_that_cannot_be_read(tmp_path: Path) -> None:
     write_root(tmp_path, {"etc/ld.so.cache": write_cache([])})
     assert judge_root(tmp_path, RULE) == []
