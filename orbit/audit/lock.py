@@ -39,6 +39,8 @@ METADATA_RULES = (
     "wheel-tag", "wheel-archive", "path-file",
 )  # fmt: skip
 """Rules of the audit that need names, sizes and metadata only."""
+WHOLE_RULES = frozenset({"requirement", "family"})
+"""Those of them that also say what is missing, of a target that is complete."""
 SHOWN = 5
 
 
@@ -86,7 +88,11 @@ def audit_lock(
     if rules is not None:
         found = [finding for finding in found if finding.rule in rules or finding.rule not in RULES]
     found = [waive(finding, policy, set()) for finding in found]
-    found += [_forced(finding, listed, own=own) for finding in evaluate(env, policy, judged)]
+    # a resolution is all that will be installed; a list of requirements, like a folder of wheels, need not be
+    whole = replace(env, kind="environment") if listed.format != "requirements" else env
+    for rule in judged:
+        facts = whole if rule.id in WHOLE_RULES else env
+        found += [_forced(finding, listed, own=own) for finding in evaluate(facts, policy, [rule])]
     skipped += _unread(listed, read, len(chosen))
     skipped += _not_judged(env, rules)
     return TargetReport(

@@ -71,7 +71,7 @@ class Web:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._open: list[http.client.HTTPConnection] = []
-        self._aborted = False
+        self._ended = threading.Event()
         self.requests = 0
         self.bytes = 0
         """Received in answers, without headers."""
@@ -86,7 +86,7 @@ class Web:
     def abort(self) -> None:
         """End what is under way and refuse what comes; callable from any thread."""
         with self._lock:
-            self._aborted = True
+            self._ended.set()
             for connection in self._open:
                 if connection.sock is not None:
                     with contextlib.suppress(OSError):
@@ -118,12 +118,15 @@ class Web:
         if not usable:
             raise MissingError(f"{file_of(url)}: not a URL of a web server", fix=FOLDER)
         for attempt in range(ATTEMPTS):
-            if self._aborted:
+            if self._ended.is_set():
                 raise MissingError(f"{file_of(url)}: {LATE}", fix=FOLDER)
             connection, direct = self._connection(parts)
             target = parts._replace(scheme="", netloc="", fragment="").geturl() if direct else url
             try:
                 connection.request("GET", target or "/", headers=_headers(parts, wanted))
+                if self._ended.is_set():  # while it was being opened: nobody else ends this one
+                    connection.close()
+                    continue
                 answer = connection.getresponse()
                 promised = answer.length
                 body = answer.read(size + 1)
@@ -133,7 +136,7 @@ class Web:
                     connection.close()  # more than was asked for: not worth reading
             except NETWORK as error:
                 connection.close()
-                if self._aborted or (attempt + 1 < ATTEMPTS and not isinstance(error, FINAL)):
+                if self._ended.is_set() or (attempt + 1 < ATTEMPTS and not isinstance(error, FINAL)):
                     continue
                 raise MissingError(
                     f"{file_of(url)}: cannot be read ({_why(error)})",

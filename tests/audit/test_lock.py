@@ -153,6 +153,14 @@ def test_two_versions_of_one_package_are_not_one_environment(lock: LockWriter) -
     assert ("a 1.0", "the lock has several versions; one was judged") in [(s.what, s.reason) for s in report.skipped]
 
 
+def test_half_a_family_is_seen_in_a_resolution_and_not_asked_of_a_list(lock: LockWriter, tmp_path: Path) -> None:
+    lock.add("flashinfer-cubin", {"flashinfer_cubin.py": b""})
+    assert told(lock.audit()) == [("family", "flashinfer-cubin", Severity.ERROR)]
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"flashinfer-cubin==1.0 --hash=sha256:{'ab' * 32}\n")
+    assert told(audit_lock(path, load_profile("probe"), today=TODAY)) == []
+
+
 def test_requirements_file(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("opencv-python==4.12\nopencv-python-headless==4.12\ndeep-ep==1.0.0\n")
