@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import zstandard
@@ -183,11 +183,13 @@ def read_depth(
     progress: Progress,
     *,
     open_bytes: OpenBytes | None = None,
+    order: Callable[[str], Any] = str,
     workers: int | None = None,
 ) -> Depth:
     """Read what each target would load of every file with device code in ``objects``.
 
-    ``open_bytes`` gives the bytes of a file by its path (default: the file below ``root``). Raises
+    ``open_bytes`` gives the bytes of a file by its path (default: the file below ``root``), ``order`` the key of a path
+    by which each worker goes through the files. Raises
     :class:`orbit.errors.CommandFailed` when a worker process itself breaks.
     """
     targets = tuple(targets)
@@ -199,7 +201,7 @@ def read_depth(
     progress.step(f"unpacking {len(work)} images ({total / 1e9:.2f} GB) of {len(plans)} files")
     meter = _Meter(progress, total)
     with ThreadPoolExecutor(count) as pool:
-        for future in [pool.submit(_run_worker, part, opener, meter) for part in _balance(work, count)]:
+        for future in [pool.submit(_run_worker, part, opener, meter) for part in _balance(work, count, order)]:
             future.result()
     return Depth(
         targets=tuple(target.name for target in targets),
@@ -243,7 +245,7 @@ class _Plan:
         return FileDepth(self.item.path, containers)
 
 
-def _balance(work: list[_Work], count: int) -> list[list[_Work]]:
+def _balance(work: list[_Work], count: int, order: Callable[[str], Any]) -> list[list[_Work]]:
     """Parts of about equal cost, each in the order of the files."""
     parts: list[list[_Work]] = [[] for _ in range(count)]
     load = [0] * count
@@ -252,7 +254,7 @@ def _balance(work: list[_Work], count: int) -> list[list[_Work]]:
         parts[least].append(piece)
         load[least] += piece.cost
     for part in parts:
-        part.sort(key=lambda piece: (piece.path, piece.image.offset))
+        part.sort(key=lambda piece: (order(piece.path), piece.path, piece.image.offset))
     return [part for part in parts if part]
 
 

@@ -7,15 +7,18 @@ in the order in which they lie in it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from orbit.audit.depth import Depth, OpenBytes, Slices, read_depth
 from orbit.audit.facts import Environment
+from orbit.audit.image import open_layers
+from orbit.audit.tar_stream import TarStream
 from orbit.audit.targets import Target
 from orbit.audit.wheels import members_of
 from orbit.audit.zip_source import MemberDamage, NotZip, ZipSource
 from orbit.core.console import Progress
+from orbit.errors import InputError
 from orbit.profile.model import Profile
 
 
@@ -46,9 +49,18 @@ class Forward:
 
 
 def read_target_depth(target: Target, env: Environment, profile: Profile, progress: Progress) -> Depth:
-    """The kernels of a target whose facts are ``env``."""
-    opener = wheel_opener(target, env, profile) if env.kind == "wheels" else None
-    return read_depth(Path(env.layout.prefix), env.objects, profile.targets, progress, open_bytes=opener)
+    """The kernels of a target whose facts are ``env``.
+
+    Raises :class:`orbit.errors.InputError` for an image that only streams by.
+    """
+    root, targets = env.layout.prefix, profile.targets
+    if env.kind == "wheels":
+        opener = wheel_opener(target, env, profile)
+        return read_depth(root, env.objects, targets, progress, open_bytes=opener)
+    if env.kind == "image":
+        layers = LayerFiles(env.origins, open_layers(target.spec))
+        return read_depth(root, env.objects, targets, progress, open_bytes=layers.open, order=env.origins.__getitem__)
+    return read_depth(root, env.objects, targets, progress)
 
 
 def wheel_opener(target: Target, env: Environment, profile: Profile) -> OpenBytes:
@@ -68,3 +80,43 @@ def wheel_opener(target: Target, env: Environment, profile: Profile) -> OpenByte
             raise OSError(0, str(error)) from None
 
     return opened
+
+
+class LayerFiles:
+    """Opens files of image layers. Each thread goes through a layer once, as long as it asks in the files' order."""
+
+    def __init__(self, origins: Mapping[str, tuple[int, int]], layers: Sequence[Callable[[], Iterator[bytes]]]) -> None:
+        self._origins = origins
+        self._layers = layers
+        self._local = threading.local()
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[Slices]:
+        """The bytes of the file at ``path`` of the image. Raises OSError when its layer has changed."""
+        layer, number = self._origins[path]
+        cursor: _Cursor | None = getattr(self._local, "cursor", None)
+        try:
+            if cursor is None or cursor.layer != layer or cursor.number >= number:
+                cursor = self._local.cursor = _Cursor(layer, self._layers[layer]())
+            yield Forward(cursor.content(number))
+        except InputError as error:
+            self._local.cursor = None
+            raise OSError(0, error.what) from None
+
+
+class _Cursor:
+    """A place in the tar stream of a layer."""
+
+    def __init__(self, layer: int, pieces: Iterator[bytes]) -> None:
+        self.layer = layer
+        self.number = -1
+        self._stream = TarStream(pieces, f"layer {layer}")
+        self._members = iter(self._stream)
+
+    def content(self, number: int) -> Iterator[memoryview]:
+        """The bytes of a member further on. Raises :class:`InputError` when the stream has no such member."""
+        while self.number < number:
+            if next(self._members, None) is None:
+                raise InputError(f"layer {self.layer} has fewer members than before", fix="get the image again")
+            self.number += 1
+        return self._stream.content()

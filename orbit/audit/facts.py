@@ -198,6 +198,8 @@ class Environment:
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """Content of the small files that rules read (see ``orbit.audit.texts``), by path."""
     image: ImageFacts | None = None
+    origins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of an image's files with device code: (number of the layer, number of the member in its archive)."""
     elsewhere: Mapping[str, bool] = field(default_factory=dict)
     """For absolute paths outside of the target that editable installs and .pth files name: whether they are there."""
     derived: dict[str, object] = field(default_factory=dict, compare=False, repr=False)

@@ -7,13 +7,14 @@ names it; one that differs is refused, as nothing that was read of it could be b
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
-from orbit.audit.decompress import MAGIC_BYTES, PIECE_BYTES, codec_of
+from orbit.audit.decompress import MAGIC_BYTES, PIECE_BYTES, codec_of, decompressed
 from orbit.audit.dists import owners_of, read_dists
 from orbit.audit.dynamic import Export
 from orbit.audit.facts import Distribution, Environment, SharedObject, Tree
@@ -21,7 +22,7 @@ from orbit.audit.image_layout import image_layout
 from orbit.audit.image_source import FolderArchive, ImageRef, LayerRef, Place, TarArchive, read_image_ref
 from orbit.audit.image_stream import read_stream
 from orbit.audit.layer_cache import LayerCache
-from orbit.audit.layer_worker import Request, read_apart
+from orbit.audit.layer_worker import Request, blob_pieces, read_apart
 from orbit.audit.layers import LayerFacts, unpack_exports
 from orbit.audit.objects import select_exports
 from orbit.audit.overlay import Source, Stacked, stack
@@ -104,6 +105,32 @@ def _from_path(
     memory = LayerCache(cache) if cache is not None else None
     layers, remembered = read_layers(image.layers, places, memory, progress)
     return image, layers, remembered
+
+
+def open_layers(spec: str) -> tuple[Callable[[], Iterator[bytes]], ...]:
+    """For each layer of an image on disk, lowest first, what gives its tar stream.
+
+    Raises :class:`InputError` for an image that only streams by (of an engine, or in a compressed archive).
+    """
+    kind, colon, name = spec.partition(":")
+    path = Path(name if colon and kind in FILES else spec)
+    if (colon and kind in ENGINES) or (path.is_file() and _codec(path) != "none"):
+        raise InputError(
+            f"{spec}: its layers can only be read once, as they stream out",
+            fix="give the image as an uncompressed archive or a layout: docker save NAME -o FILE",
+        )
+    archive: FolderArchive | TarArchive = FolderArchive(path) if path.is_dir() else TarArchive(path)
+    image, _remark = read_image_ref(archive, spec, ARCHITECTURE)
+    return tuple(functools.partial(_layer_stream, _place(archive, ref), ref) for ref in image.layers)
+
+
+def _layer_stream(place: Place, ref: LayerRef) -> Iterator[bytes]:
+    handle = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        request = Request(os.fsencode(place.path), place.offset, place.size, f"layer {ref.name}", unpacked=False)
+        yield from decompressed(blob_pieces(handle, request), request.label)
+    finally:
+        os.close(handle)
 
 
 def _codec(path: Path) -> str:
@@ -262,6 +289,7 @@ def assemble(
         texts={path: text for path, text in texts.items() if is_wanted(path)}
         | {path: head for path, head in heads if is_head_wanted(path)},
         image=image.facts,
+        origins={item.path: stacked.sources[item.path] for item in objects if item.containers},
     )
 
 

@@ -62,7 +62,7 @@ def read_blob(request: Request) -> Reply:
         for _ in range(MAX_READINGS):
             if not missing:
                 break
-            chunks = ahead(decompressed(_pieces(handle, request), request.label))
+            chunks = ahead(decompressed(blob_pieces(handle, request), request.label))
             facts, missing = read_again(chunks, request.label, facts, missing)
         return Reply(facts, digest, codec)
     finally:
@@ -71,10 +71,10 @@ def read_blob(request: Request) -> Reply:
 
 def _streamed(handle: int, request: Request) -> tuple[LayerFacts, Missing, str]:
     if request.unpacked:
-        unpacked = Hashing(decompressed(_pieces(handle, request), request.label))
+        unpacked = Hashing(decompressed(blob_pieces(handle, request), request.label))
         facts, missing = read_layer(ahead(unpacked), request.label)
         return facts, missing, unpacked.hexdigest()
-    packed = Hashing(_pieces(handle, request))
+    packed = Hashing(blob_pieces(handle, request))
     facts, missing = read_layer(ahead(decompressed(packed, request.label)), request.label)
     return facts, missing, packed.hexdigest()
 
@@ -98,7 +98,8 @@ def _mapped(handle: int, request: Request) -> tuple[LayerFacts, Missing, str]:
     return facts, missing, hashing.hexdigest()
 
 
-def _pieces(handle: int, request: Request) -> Iterator[bytes]:
+def blob_pieces(handle: int, request: Request) -> Iterator[bytes]:
+    """The bytes of a layer as they lie on disk. Raises :class:`InputError` when they end early."""
     at, end = request.offset, request.offset + request.size
     while at < end:
         piece = os.pread(handle, min(PIECE_BYTES, end - at), at)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.audit.depth_sources import Forward, read_target_depth
+from orbit.audit.depth_sources import Forward, LayerFiles, read_target_depth
+from orbit.audit.image import open_layers, read_image
 from orbit.audit.targets import detect
 from orbit.audit.wheels import read_wheels
 from orbit.core.console import Silent
+from orbit.errors import InputError
 from tests.audit.depths import both
 from tests.audit.support import make_policy
 from tests.writers.cubin import works
 from tests.writers.elf import write_elf
 from tests.writers.fatbin import write_section
+from tests.writers.images import distribution, docker_archive, python_layer
+from tests.writers.tiny_image import Members
 from tests.writers.wheels import write_wheel
 
 PROFILE = make_policy().profile
@@ -71,3 +77,51 @@ def test_a_wheel_that_changes_between_the_passes_is_a_problem_of_its_files(tmp_p
     problems = [image.problem for item in depth.files for box in item.containers for image in box.loaded.values()]
     assert len(problems) == 2
     assert all(problems)
+
+
+def device_file(name: str, kernels: str) -> Members:
+    """A distribution with one extension of device code, as members of a layer."""
+    section = write_section(both({kernels: works()}, {kernels: works()}))
+    return distribution(name, {f"{name}/_c.so": write_elf(sections=[(".nv_fatbin", section)])})
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """An image of three layers; the file of ``two`` is replaced in the last one."""
+    lower = (*device_file("one", "_Z3onev"), *device_file("two", "_Z3oldv"))
+    layers = [python_layer(), lower, device_file("two", "_Z3newv")]
+    path = tmp_path / "image.tar"
+    path.write_bytes(docker_archive(layers))
+    return path
+
+
+def image_kernels(path: Path) -> dict[str, list[str]]:
+    target = detect(str(path))
+    env = read_image(target.spec, PROFILE, Silent())
+    depth = read_target_depth(target, env, PROFILE, Silent())
+    found: dict[str, set[str]] = {}
+    for item in depth.files:
+        for image in (image for box in item.containers for image in box.loaded.values()):
+            found.setdefault(env.in_site(item.path), set()).update(image.kernels)
+    return {path: sorted(names) for path, names in found.items()}
+
+
+def test_kernels_of_an_image_are_those_of_the_files_on_top(archive: Path) -> None:
+    assert image_kernels(archive) == {"one/_c.so": ["_Z3onev"], "two/_c.so": ["_Z3newv"]}
+
+
+def test_an_image_that_only_streams_by_is_refused_with_a_way_out(archive: Path) -> None:
+    packed = archive.with_suffix(".tar.gz")
+    packed.write_bytes(gzip.compress(archive.read_bytes()))
+    with pytest.raises(InputError, match="can only be read once") as raised:
+        image_kernels(packed)
+    assert "docker save NAME -o FILE" in raised.value.fix
+
+
+def test_a_layer_that_lost_members_between_the_passes(archive: Path) -> None:
+    target = detect(str(archive))
+    env = read_image(target.spec, PROFILE, Silent())
+    files = LayerFiles({"x": (0, 10**6)}, open_layers(target.spec))
+    with pytest.raises(OSError, match="fewer members than before"), files.open("x"):
+        pass
+    assert env.origins
