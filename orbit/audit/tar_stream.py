@@ -34,6 +34,7 @@ SIZE_END = 1 << 62
 NUMBERS_MAX = 1 << 16
 """Remembered header fields: most members share their owner and mode."""
 PAX_LENGTH = re.compile(rb"([0-9]{1,7}) ")
+OCTAL = re.compile(rb"[0-7]{1,7}")
 PAX_NUMBER = re.compile(rb"-?[0-9]{1,18}(\.[0-9]*)?")
 
 KINDS = {
@@ -161,7 +162,7 @@ class TarStream:
             self.ended = True
             return None
         stated, blanks = self._checksum(bytes(block[148:156]))
-        if (stated - total + 1 + blanks) % 65521 and stated != _signed_sum(block):
+        if stated < 0 or ((stated - total + 1 + blanks) % 65521 and stated != _signed_sum(block)):
             raise TarError(f"{self._label}: no header where one must be, at byte {self._position() - BLOCK}")
         return block
 
@@ -171,7 +172,9 @@ class TarStream:
         if known is None:
             if len(self._checksums) >= NUMBERS_MAX:
                 self._checksums.clear()
-            known = self._checksums[field] = (self._number(field), sum(field) - 8 * 0x20)
+            digits = field.strip(b"\0 ")
+            stated = int(digits, 8) if OCTAL.fullmatch(digits) else -1
+            known = self._checksums[field] = (stated, sum(field) - 8 * 0x20)
         return known
 
     def _member(self, fields: tuple[bytes, ...], pax: dict[str, bytes], long: dict[bytes, bytes]) -> Member | None:
