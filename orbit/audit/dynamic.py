@@ -32,6 +32,12 @@ STB_WEAK = 2
 LOCAL_END = 0x10
 """``st_info`` of a local symbol is below this: such a symbol is nobody else's business."""
 MAX_DYNAMIC_ENTRIES = 65536
+MAX_NEEDED = 2048
+MAX_RUN_PATH = 512
+"""No library has a tenth of these; together they bound what the loader's model does for one file."""
+NAMES_PER_STRING_BYTE = 4
+SPARE_NAME_BYTES = 1 << 20
+"""All names read of one file may be this many times its string table, and this: names that overlap are no names."""
 
 
 class VersionNeed(NamedTuple):
@@ -85,6 +91,8 @@ def read_dynamic(elf: Elf) -> Dynamic | None:
         return None
     tags = view.tags
     needs, indices = _version_needs(view)
+    if len(tags.get(DT_NEEDED, ())) > MAX_NEEDED:
+        raise MalformedElf(f"{elf.label}: {len(tags[DT_NEEDED])} needed libraries, more than {MAX_NEEDED}")
     runpath = view.one_text(DT_RUNPATH)
     # an empty DT_RUNPATH names no folder, yet it puts DT_RPATH out of force
     rpath = view.one_text(DT_RPATH) if runpath or DT_RUNPATH not in tags else ""
@@ -92,8 +100,8 @@ def read_dynamic(elf: Elf) -> Dynamic | None:
     return Dynamic(
         soname=view.one_text(DT_SONAME),
         needed=tuple(view.text(value) for value in tags.get(DT_NEEDED, ())),
-        rpath=_split(rpath),
-        runpath=_split(runpath),
+        rpath=_split(rpath, elf.label),
+        runpath=_split(runpath, elf.label),
         needs=needs,
         defines=tuple(name for index, name in _version_definitions(view).items() if index != 1),
         imports=imports,
@@ -214,6 +222,7 @@ class _View:
         self.loads = loads
         self.tags = tags
         self.strings_size = self.one(DT_STRSZ)
+        self.name_bytes = NAMES_PER_STRING_BYTE * self.strings_size + SPARE_NAME_BYTES
         self.strings = self.offset(self.one(DT_STRTAB), self.strings_size, "DT_STRTAB") if DT_STRTAB in tags else 0
 
     @classmethod
@@ -250,10 +259,15 @@ class _View:
         end = self.data.find(b"\0", start, min(self.strings + self.strings_size, start + MAX_NAME_BYTES))
         if offset >= self.strings_size or end < 0:
             raise MalformedElf(f"{self.elf.label}: string at {offset} runs past the dynamic string table")
+        self.name_bytes -= end - start
+        if self.name_bytes < 0:
+            raise MalformedElf(f"{self.elf.label}: the names in it are longer than the strings they are made of")
         return self.data[start:end].decode("utf-8", "surrogateescape")
 
 
-def _split(value: str) -> tuple[str, ...]:
+def _split(value: str, label: str) -> tuple[str, ...]:
+    if value.count(":") >= MAX_RUN_PATH:
+        raise MalformedElf(f"{label}: a run path of {value.count(':') + 1} folders, more than {MAX_RUN_PATH}")
     return tuple(value.split(":")) if value else ()
 
 

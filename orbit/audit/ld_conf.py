@@ -121,7 +121,8 @@ def read_cache(data: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
         raise MalformedCache(f"{count} entries do not fit into {len(data)} bytes")
     hwcaps = _hwcaps(data, start, extensions)
     wanted = ABI_FLAGS.get(machine)
-    found = []
+    found: list[CacheEntry] = []
+    spare = 4 * len(data)  # names may share an end, but their sum is not many times the file
     for flags, key, value, _version, hwcap in ENTRY.iter_unpack(data[table : table + count * ENTRY.size]):
         if flags != wanted:
             continue
@@ -133,7 +134,11 @@ def read_cache(data: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
             folder = hwcaps[index]
         elif hwcap:
             continue  # capabilities as glibc before 2.37 had them: no folder of ours
-        found.append(CacheEntry(_text(data, start + key), _text(data, start + value), folder))
+        entry = CacheEntry(_text(data, start + key), _text(data, start + value), folder)
+        spare -= len(entry.soname) + len(entry.path)
+        if spare < 0:
+            raise MalformedCache("the names in it are longer than the file")
+        found.append(entry)
     return tuple(found)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbit.audit.dynamic import (
+    MAX_NEEDED,
+    MAX_RUN_PATH,
     SYMBOL,
     Export,
     Import,
@@ -20,7 +23,7 @@ from orbit.audit.dynamic import (
     read_exports,
     read_symbol,
 )
-from orbit.audit.elf import Elf, MalformedBinary, open_elf
+from orbit.audit.elf import Elf, MalformedBinary, MalformedElf, open_elf
 from tests.writers import elf as writer
 from tests.writers.elf import write_elf
 
@@ -184,3 +187,28 @@ def test_lookup_in_a_damaged_file_raises_the_dedicated_error_or_finds(position: 
         problem = error.what
     assert problem.startswith("x: ")
     assert found.keys() <= {"e0", "e5", "memcpy"}
+
+
+def test_names_that_overlap_are_no_names() -> None:
+    """A megabyte of symbols that all point into one long string would otherwise become gigabytes."""
+    imports = [writer.Import(f"{i:05}{'x' * (60_000 if i == 0 else 1)}") for i in range(60)]
+    sound = write_elf(imports=imports)
+    assert read_dynamic(Elf(sound, "x")) is not None
+    table = next(section for section in Elf(sound, "x").sections() if section.name == ".dynsym")
+    first = sound[table.offset + SYMBOL.size :][:4]
+    blob = bytearray(sound)
+    for at in range(table.offset + SYMBOL.size, table.offset + table.size, SYMBOL.size):
+        blob[at : at + 4] = first
+    with pytest.raises(MalformedElf, match="longer than the strings"):
+        read_dynamic(Elf(bytes(blob), "x"))
+
+
+def test_endless_lists_are_damage() -> None:
+    assert read_dynamic(Elf(write_elf(needed=["a"] * MAX_NEEDED, rpath=":" * (MAX_RUN_PATH - 1)), "x")) is not None
+    for parts in (
+        {"needed": ["a"] * (MAX_NEEDED + 1)},
+        {"rpath": ":" * MAX_RUN_PATH},
+        {"runpath": "/a:" * MAX_RUN_PATH},
+    ):
+        with pytest.raises(MalformedElf, match="more than"):
+            read_dynamic(Elf(write_elf(**parts), "x"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,3 +129,12 @@ def test_flipped_and_cut_caches_read_or_raise(position: int, value: int, cut: in
             problem, count = error.what, 0
         assert problem.startswith("etc/ld.so.cache: ")
         assert count <= len(raw) // 24
+
+
+def test_names_that_overlap_are_damage() -> None:
+    data = bytearray(write_cache([("a" * 4000, "/b", "")] + [("c", "/d", "")] * 200))
+    (long,) = struct.unpack_from("<I", data, 48 + 4)
+    for entry in range(201):
+        struct.pack_into("<I", data, 48 + 24 * entry + 4, long)
+    with pytest.raises(MalformedCache, match="longer than the file"):
+        read_cache(bytes(data))
