@@ -18,6 +18,7 @@ SHOWN = (
     "usr/lib/python3/dist-packages",
     "usr/local/lib/python3.11/dist-packages",
 )
+BINS = ("opt/orbit/bin/python", "usr/bin/python", "usr/local/bin/python")
 
 
 def tree(*paths: str, links: dict[str, str] | None = None) -> Tree:
