@@ -7,8 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from orbit.audit.rules import RULES
-from orbit.audit.view import TITLES
+from orbit.audit.rules import RULES, TITLES
 from orbit.core.paths import data_file
 from orbit.errors import InputError
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime as dt
 import gc
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from orbit import __version__
 from orbit.audit.baseline import make_baseline, read_baseline, write_baseline
@@ -18,12 +19,15 @@ from orbit.audit.depth_sources import read_target_depth
 from orbit.audit.environment import read_environment
 from orbit.audit.evaluate import evaluate
 from orbit.audit.facts import Environment, printable
+from orbit.audit.image import read_image
+from orbit.audit.lock import audit_lock
 from orbit.audit.policy import DEFAULT_UID, Policy, load_policy
 from orbit.audit.report import AuditReport, DepthLibrary, TargetReport
 from orbit.audit.rules import DEPTH_IDS, RULE_IDS, RULES, Rule, depth_rules
 from orbit.audit.rules.depth import kernel_baseline
 from orbit.audit.summary import make_report
 from orbit.audit.targets import Target
+from orbit.audit.wheels import profile_sets, read_wheels
 from orbit.core.console import Progress, Silent
 from orbit.core.findings import Skipped
 from orbit.errors import InputError, MissingError
@@ -47,6 +51,10 @@ class Options:
     """Further files of declared exceptions and waivers."""
     lock: Path | None = None
     """The lock that the targets claim to be an installation of."""
+    wheels: tuple[Path, ...] = ()
+    """Folders of wheels that a lock's servers need not be asked for."""
+    offline: bool = False
+    """Ask no server about the wheels of a lock."""
     baseline: Path | None = None
     save_baseline: Path | None = None
 
@@ -57,12 +65,31 @@ def audit_targets(targets: Sequence[Target], options: Options, progress: Progres
     unread: list[Skipped] = []
     for target in targets:
         try:
-            reports.append(audit_target(target, options, progress))
+            reports += [
+                _with_remark(audit_target(part, options, progress), remark)
+                for part, remark in parts_of(target, options.profile)
+            ]
         except (InputError, MissingError) as error:
             if len(targets) == 1:
                 raise
             unread.append(Skipped(what=printable(target.spec), reason=str(error)))
     return AuditReport(orbit=__version__, reports=tuple(reports), unread=tuple(unread))
+
+
+def parts_of(target: Target, profile: Profile) -> list[tuple[Target, str]]:
+    """What is judged apart of a target, each with the reason: wheels that cannot be installed with the others."""
+    if target.kind != "wheels" or len(target.paths) == 1:
+        return [(target, "")]
+    together, *alone = profile_sets(target.paths, profile)
+    parts = [(replace(target, paths=tuple(together.paths)), "")]
+    return parts + [(Target("wheels", str(path), (path,)), item.reason) for item in alone for path in item.paths]
+
+
+def _with_remark(report: TargetReport, remark: str) -> TargetReport:
+    if not remark:
+        return report
+    skipped = Skipped(what="together with the other wheels", reason=remark)
+    return msgspec.structs.replace(report, skipped=(*report.skipped, skipped))
 
 
 def audit_target(target: Target, options: Options, progress: Progress) -> TargetReport:
@@ -72,13 +99,13 @@ def audit_target(target: Target, options: Options, progress: Progress) -> Target
     :class:`orbit.errors.MissingError` when the engine that holds an image is not there.
     """
     if target.kind == "lock":
-        from orbit.audit.lock import audit_lock
-
         return audit_lock(
             target.paths[0],
             options.profile,
             progress=progress,
             cache=options.cache,
+            wheels=options.wheels,
+            offline=options.offline,
             uid=options.uid,
             today=options.today,
             rules=options.rules,
@@ -86,22 +113,18 @@ def audit_target(target: Target, options: Options, progress: Progress) -> Target
     began = time.monotonic()
     policy = load_policy(options.profile, uid=options.uid, today=options.today, extra=options.expectations)
     if options.lock is not None:
-        policy = dataclasses.replace(policy, lock=read_lock(options.lock))
+        policy = replace(policy, lock=read_lock(options.lock))
     with without_collector():
         env = _read(target, options, progress)
         return judge(env, policy, options, target=target, began=began, progress=progress)
 
 
 def _read(target: Target, options: Options, progress: Progress) -> Environment:
-    """The facts of a target. The readers of wheels and images are loaded when one is asked for."""
+    """The facts of a target."""
     if target.kind == "environment":
         return read_environment(target.paths[0], options.profile, progress, options.cache)
     if target.kind == "wheels":
-        from orbit.audit.wheels import read_wheels
-
         return read_wheels(target.paths, options.profile, progress)
-    from orbit.audit.image import read_image
-
     return read_image(target.spec, options.profile, progress, options.cache)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from orbit.audit.coverage import Result, arch_bytes, arch_counts, count_results, result_of
 from orbit.audit.facts import Environment, SharedObject, printable
-from orbit.audit.loader import Loader
+from orbit.audit.loader import Loader, loader_of
 from orbit.audit.policy import Policy
 from orbit.audit.releases import library_releases
 from orbit.audit.report import (
@@ -41,7 +41,7 @@ def make_report(
 ) -> TargetReport:
     """Everything a report shows of one target."""
     device = [item for item in env.objects if item.containers]
-    rows = tuple(loader_rows(env, Loader(env, policy)))
+    rows = tuple(loader_rows(env, loader_of(env, policy)))
     driver = Counter(row.soname for row in rows if row.how == "driver")
     sizes = [fact.size for fact in env.tree.entries.values() if fact.is_file]
     entries = env.tree.entries

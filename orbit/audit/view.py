@@ -11,13 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from orbit.audit.report import COUNTS, LibraryCoverage, TargetCoverage, TargetReport
-from orbit.audit.rules import RULES
+from orbit.audit.rules import TITLES
 from orbit.audit.rules.coverage import arch_coverage
-from orbit.audit.rules.depth import DEPTH
 from orbit.core.findings import Finding, Severity
 
-TITLES: dict[str, str] = {rule.id: rule.title for rule in RULES.values()} | {item.ID: item.TITLE for item in DEPTH}
-"""What holds when a rule is silent, by rule id."""
 SIMILAR = 2
 """More fixes of one rule than this are one thing to do."""
 WEIGHT = {severity: position for position, severity in enumerate(Severity)}

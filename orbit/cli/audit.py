@@ -58,6 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="declared exceptions and waivers of your own; repeatable",
     )
     parser.add_argument("--lock", metavar="FILE", help="uv.lock that the targets claim to be an installation of")
+    parser.add_argument(
+        "--wheels", action="append", metavar="DIR", help="lock: folder of wheels that need not be asked for; repeatable"
+    )
+    parser.add_argument("--offline", action="store_true", help="lock: ask no server about its wheels")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text, on stderr)")
     parser.add_argument("--output", metavar="FILE", help="write the result there instead of to stdout")
     parser.add_argument(
@@ -89,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> Options:
     """The options of a call. Raises :class:`orbit.errors.InputError` for what contradicts itself or does not exist."""
-    from orbit.audit.rules import RULE_IDS, RULES
+    from orbit.audit.rules import RULE_IDS
     from orbit.audit.run import Options
     from orbit.core.store import cache_root
     from orbit.errors import InputError
@@ -116,6 +120,8 @@ def _options(args: argparse.Namespace) -> Options:
         cache=None if args.hash else cache_root() / "facts",
         expectations=tuple(Path(name) for name in args.expectations or ()),
         lock=Path(args.lock) if args.lock else None,
+        wheels=tuple(Path(name) for name in args.wheels or ()),
+        offline=args.offline,
         baseline=Path(args.baseline) if args.baseline else None,
         save_baseline=Path(args.save_baseline) if args.save_baseline else None,
     )

@@ -11,7 +11,7 @@ from collections import defaultdict
 from xml.etree import ElementTree as ET
 
 from orbit.audit.report import AuditReport, TargetReport
-from orbit.audit.view import TITLES
+from orbit.audit.rules import TITLES
 from orbit.core.findings import Finding
 
 FORBIDDEN = re.compile("[^\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")

@@ -14,7 +14,8 @@ import msgspec
 
 from orbit.audit.explain import rule_page, sections
 from orbit.audit.report import AuditReport, TargetReport, identities
-from orbit.audit.view import TITLES, WEIGHT, visible
+from orbit.audit.rules import TITLES
+from orbit.audit.view import WEIGHT, visible
 from orbit.core.findings import Finding, Severity, Skipped
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

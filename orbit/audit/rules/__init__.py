@@ -56,6 +56,10 @@ RULES: dict[str, Rule] = {
 DEPTH_IDS: tuple[str, ...] = (*(module.ID for module in DEPTH), kernel_baseline.ID)
 """Rules that need ``--deep``."""
 RULE_IDS: frozenset[str] = frozenset((*RULES, *DEPTH_IDS))
+TITLES: dict[str, str] = {rule.id: rule.title for rule in RULES.values()} | {
+    module.ID: module.TITLE for module in (*DEPTH, kernel_baseline)
+}
+"""What holds when a rule is silent, by rule id."""
 
 
 def depth_rules(depth: Depth, baseline: Baseline | None) -> tuple[Rule, ...]:
