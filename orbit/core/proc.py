@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -113,7 +113,7 @@ def run(
 
 def stream(
     argv: Sequence[str | os.PathLike[str]], *, doing: str, env: Mapping[str, str] | None = None, fix: str = ""
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """Run ``argv`` and give its standard output in pieces as they come; nothing of it is held.
 
     When the consumer stops early the program is stopped. Raises as :func:`run` does; the status counts at the end.

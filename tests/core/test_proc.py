@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, run
+from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, run, stream
 from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
 from tests.core.processes import STUBBORN, alive, until
 
@@ -202,3 +202,36 @@ def test_no_descriptor_leaks() -> None:
         with contextlib.suppress(CommandFailed):
             run(["sleep", "5"], doing="a test", timeout_s=0.01)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- output as a stream -----------------------------------------------------------------------------------------------
+
+
+def test_output_comes_in_pieces_as_it_is_made() -> None:
+    program = "import sys, time; print('a', flush=True); time.sleep(0.3); print('b')"
+    assert list(stream([sys.executable, "-c", program], doing="streaming")) == [b"a\n", b"b\n"]
+
+
+def test_a_stream_that_ends_badly_says_why_at_its_end() -> None:
+    program = "import sys; print('some'); sys.exit('no such image')"
+    pieces = stream([sys.executable, "-c", program], doing="streaming", fix="look")
+    assert next(pieces) == b"some\n"
+    with pytest.raises(CommandFailed, match=r"streaming: .* ended with status 1") as caught:
+        next(pieces)
+    assert (caught.value.tail, caught.value.fix) == ("no such image", "look")
+
+
+def test_a_stream_of_a_missing_program() -> None:
+    with pytest.raises(MissingError, match="nothing-like-it"):
+        next(stream(["nothing-like-it"], doing="streaming"))
+
+
+def test_a_reader_that_stops_early_stops_the_program(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    told = f"open({str(mark)!r}, 'w').write(str(os.getpid()))"
+    program = f"import os, time; {told}; print('x' * 9, flush=True); time.sleep(60)"
+    pieces = stream([sys.executable, "-c", program], doing="streaming")
+    next(pieces)
+    pieces.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
