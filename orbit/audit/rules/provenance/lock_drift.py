@@ -21,8 +21,8 @@ ID = "lock-drift"
 TITLE = "an environment that names its lock holds what that lock installs"
 KINDS = frozenset(("environment", "image"))
 SHOWN = 8
-INSTALLERS = frozenset(("pip", "uv", "setuptools", "wheel"))
-"""Tools that the makers of environments put in by themselves."""
+INSTALLERS = frozenset(("pip", "uv", "setuptools", "wheel", "orbit"))
+"""Tools that the makers of environments put in by themselves; an image has Orbit in a layer above its environment."""
 FIX = "make the environment from the lock (orbit env create), or lock what is meant to be in it"
 
 

@@ -81,7 +81,8 @@ def test_as_recorded_and_as_locked(env: EnvironmentWriter) -> None:
 
 def test_differences_from_its_own_record(env: EnvironmentWriter) -> None:
     record(env, dist("good", "2.0"), dist("gone"))
-    env.add("pip", {})
+    for tool in ("pip", "orbit"):
+        env.add(tool, {})
     assert told(judge(env.prefix, RULE)) == [
         ("missing", "gone 1.0", True), ("other", "good 1.0 (not 2.0)", True), ("extra", "native 1.0", False),
     ]  # fmt: skip
