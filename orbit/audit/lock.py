@@ -24,6 +24,7 @@ from orbit.audit.lock_wheels import Read, Reader, lock_environment, one_of_each
 from orbit.audit.policy import DEFAULT_UID, load_policy
 from orbit.audit.report import TargetReport
 from orbit.audit.rules import RULES
+from orbit.audit.rules.integrity import file_conflict
 from orbit.audit.summary import distributions
 from orbit.core.console import Progress, Silent
 from orbit.core.findings import Finding, Severity, Skipped
@@ -92,7 +93,8 @@ def audit_lock(
     whole = replace(env, kind="environment") if listed.format != "requirements" else env
     for rule in judged:
         facts = whole if rule.id in WHOLE_RULES else env
-        found += [_forced(finding, listed, own=own) for finding in evaluate(facts, policy, [rule])]
+        judgement = evaluate(facts, policy, [rule])
+        found += [_settled(_forced(finding, listed, own=own), own=own) for finding in judgement]
     skipped += _unread(listed, read, len(chosen))
     skipped += _not_judged(env, rules)
     return TargetReport(
@@ -139,6 +141,16 @@ def _own(listed: Listed, profile: Profile, offline: bool, skipped: list[Skipped]
         return
     if stale is not None:
         yield stale
+
+
+def _settled(finding: Finding, *, own: bool) -> Finding:
+    """Two owners of one path: a matter of chance with other installers, not with the one of this checkout."""
+    if not own or finding.rule != file_conflict.ID:
+        return finding
+    how = "orbit env create: the last owner by name, on every machine, and the environment's record names it"
+    return msgspec.structs.replace(
+        finding, severity=Severity.NOTE, evidence={**finding.evidence, "settled by": how}, fix=""
+    )
 
 
 def _forced(finding: Finding, listed: Listed, *, own: bool) -> Finding:

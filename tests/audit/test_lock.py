@@ -89,6 +89,20 @@ def test_conflicts_are_seen_before_anything_is_installed(lock: LockWriter) -> No
     assert ("file-conflict", "one + two", Severity.ERROR) in told(lock.audit())
 
 
+def test_where_orbit_settles_who_wins_a_conflict_is_a_note(lock: LockWriter, tmp_path: Path) -> None:
+    root = checkout_root()
+    (tmp_path / "env").mkdir()
+    shutil.copy(root / "env/lock-policy.toml", tmp_path / "env/lock-policy.toml")
+    shutil.copytree(root / "kernels/recipes", tmp_path / "kernels/recipes")
+    shutil.copy(root / "pyproject.toml", tmp_path)
+    for name in ("one", "two"):
+        lock.add(name, {"build_backend.py": name.encode()})
+    report = lock.audit(offline=True, wheels=[tmp_path / "w"])
+    (finding,) = (finding for finding in report.findings if finding.rule == "file-conflict")
+    assert finding.severity is Severity.NOTE
+    assert "the last owner by name" in finding.evidence["settled by"]
+
+
 def test_extension_for_another_interpreter_in_a_wheel_that_promises_all(lock: LockWriter) -> None:
     files = {"k/ops.cpython-310-x86_64-linux-gnu.so": b"", "k/good.abi3.so": b""}
     lock.add("k", files, tags=("cp310-abi3-manylinux_2_28_x86_64",))
