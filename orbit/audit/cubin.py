@@ -10,6 +10,7 @@ byte, and the suffix only in the options that ptxas notes down (``.note.nv.tkinf
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from orbit.audit.dynamic import SYMBOL
 from orbit.audit.elf import EM_CUDA, HEADER, SECTION, is_elf
 from orbit.audit.payload import MalformedImage
-from orbit.audit.sass import MAX_STUB_BYTES, Stub, immediates, pointers, stub_of
+from orbit.audit.sass import MAX_STUB_BYTES, Stub, direct_calls, immediates, pointers, stub_of
 
 SHT_SYMTAB, SHT_RELA, SHT_NOTE, SHT_REL, SHT_NOBITS = 2, 4, 7, 9, 8
 STT_FUNC = 2
@@ -30,7 +31,7 @@ MAX_NAME_BYTES = 1 << 16
 MAX_NAMES_BYTES = 1 << 24
 MAX_KERNELS = 1 << 16
 MAX_NOTES, MAX_NOTE_BYTES = 64, 1 << 16
-MAX_POINTERS = 1 << 20
+MAX_POINTERS = 1 << 22
 MAX_TEXT_BYTES = 400
 POINTER_SECTION = b".nv.constant4\0"
 SOURCE_FILE = re.compile(r"\.(?:cu|cuh|h|hpp|inl|cpp)$")
@@ -146,8 +147,9 @@ class _Cubin:
         raw = self.content(table)
         symbols = list(SYMBOL.iter_unpack(raw[: len(raw) // SYMBOL.size * SYMBOL.size]))
         names = self.content(self.at(table.link))
-        texts = _Pointers(self, symbols, names)
-        guarded = texts.matching(guards) if guards is not None and texts.callees else frozenset[int]()
+        links = _Links(self, symbols, names)
+        if guards is not None and not (links.prints and guards.search(links.texts)):
+            guards = None
         kernels: list[Kernel] = []
         spent = 0
         for name_at, info, other, index, value, size in symbols:
@@ -157,12 +159,13 @@ class _Cubin:
             spent += len(name)
             if spent > MAX_NAMES_BYTES or len(kernels) >= MAX_KERNELS:
                 raise self.bad(f"more than {MAX_KERNELS} kernels, or names of more than {MAX_NAMES_BYTES} bytes")
-            kernels.append(self.kernel(name, self.at(index), start=value, size=size, texts=texts, guarded=guarded))
+            kernels.append(self.kernel(name, index, start=value, size=size, links=links, guards=guards))
         return self.arch(), tuple(kernels)
 
     def kernel(
-        self, name: bytes, section: _Raw, *, start: int, size: int, texts: _Pointers, guarded: frozenset[int]
+        self, name: bytes, index: int, *, start: int, size: int, links: _Links, guards: re.Pattern[bytes] | None
     ) -> Kernel:
+        section = self.at(index)
         room = section.size if section.kind != SHT_NOBITS else 0
         start = start if start < room else 0
         size = min(size, room - start) or room - start
@@ -171,13 +174,12 @@ class _Cubin:
         whole = section.offset + start
         stub, says = stub_of(self.data[whole : whole + size]) if size <= MAX_STUB_BYTES else "", ""
         if stub == "message":
-            stub, says = texts.explain(self.data[whole : whole + size])
-        if not stub and guarded:
+            stub, says = links.explain(self.data[whole : whole + size], links.within(index, start, size), index)
+        if not stub and guards is not None:
             self.scanned += size
             if self.scanned > len(self.data):
                 raise self.bad("kernels overlap")
-            held = pointers(self.data[whole : whole + size]) & guarded
-            says = texts.text(min(held)) if held else ""
+            says = links.guard(self.data[whole : whole + size], links.within(index, start, size), guards)
         return Kernel(name.decode("utf-8", "backslashreplace"), size, stub, says)
 
     def arch(self) -> str:
@@ -194,75 +196,106 @@ class _Cubin:
         return f"{stated}a" if self.flags & 0x8 else f"{stated}*"
 
 
-class _Pointers:
-    """The pointer bank of a cubin (``.nv.constant4``): which address the linker or the driver puts at which offset."""
+class _Links:
+    """What the linker and the driver write into a cubin: which symbol's address goes where."""
 
     def __init__(self, cubin: _Cubin, symbols: list[tuple[int, int, int, int, int, int]], names: bytes) -> None:
         self.cubin, self.symbols, self.names = cubin, symbols, names
 
     @cached_property
-    def bank(self) -> dict[int, int]:
-        """Number of a symbol by the offset that its address is written to."""
-        cubin = self.cubin
-        titles = cubin.content(cubin.at(cubin.names_index))
-        found: dict[int, int] = {}
+    def prints(self) -> bool:
+        """Whether the cubin asks the driver for printf or assert at all."""
+        return any(b"\0%b\0" % name in self.names for name in CALLEES)
+
+    @cached_property
+    def places(self) -> dict[int, dict[int, int]]:
+        """Number of the symbol by the offset its address is written to, for each section by its number."""
+        found: dict[int, dict[int, int]] = {}
         count = 0
-        for section in cubin.sections:
-            if section.kind not in (SHT_RELA, SHT_REL) or section.flags & SHF_MERCURY or not section.info:
-                continue
-            title = cubin.at(section.info).name
-            if titles[title : title + len(POINTER_SECTION)] != POINTER_SECTION:
+        for section in self.cubin.sections:
+            if section.kind not in (SHT_RELA, SHT_REL) or section.flags & SHF_MERCURY:
                 continue
             width = 24 if section.kind == SHT_RELA else 16
             count += section.size // width
             if count > MAX_POINTERS:
-                raise cubin.bad(f"{count} pointers, more than {MAX_POINTERS}")
-            raw = cubin.content(section)
+                raise self.cubin.bad(f"{count} relocations, more than {MAX_POINTERS}")
+            raw = self.cubin.content(section)
+            into = found.setdefault(section.info, {})
             for at in range(0, len(raw) // width * width, width):
-                found[int.from_bytes(raw[at : at + 8], "little")] = int.from_bytes(raw[at + 12 : at + 16], "little")
+                into[int.from_bytes(raw[at : at + 8], "little")] = int.from_bytes(raw[at + 12 : at + 16], "little")
         return found
 
     @cached_property
-    def callees(self) -> bool:
-        """Whether the cubin asks the driver for printf or assert at all."""
-        return any(b"\0%b\0" % name in self.names for name in CALLEES)
+    def ordered(self) -> dict[int, list[tuple[int, int]]]:
+        """:attr:`places`, in the order of the offsets."""
+        return {index: sorted(places.items()) for index, places in self.places.items()}
 
-    def name(self, offset: int) -> bytes:
-        """Name of what ``offset`` points to; empty when it points to nothing known."""
-        number = self.bank.get(offset, -1)
-        return _name(self.names, self.symbols[number][0]) if 0 <= number < len(self.symbols) else b""
+    @cached_property
+    def bank(self) -> dict[int, int]:
+        """The pointer bank (``.nv.constant4``): number of a symbol by its offset there."""
+        titles = self.cubin.content(self.cubin.at(self.cubin.names_index))
+        found: dict[int, int] = {}
+        for index, places in self.places.items():
+            title = self.cubin.at(index).name
+            if titles[title : title + len(POINTER_SECTION)] == POINTER_SECTION:
+                found.update(places)
+        return found
 
-    def is_function(self, offset: int) -> bool:
-        """Whether ``offset`` points to a function."""
-        number = self.bank.get(offset, -1)
-        return 0 <= number < len(self.symbols) and self.symbols[number][1] & 15 == STT_FUNC
+    def within(self, index: int, start: int, size: int) -> dict[int, int]:
+        """Symbols written into a part of a section, by the offset in that part."""
+        places = self.ordered.get(index, [])
+        low = bisect_left(places, (start, 0))
+        return {at - start: number for at, number in places[low : bisect_left(places, (start + size, 0))]}
 
-    def text(self, offset: int) -> str:
-        """The text that ``offset`` points to; empty when there is none."""
-        number = self.bank.get(offset, -1)
-        if not 0 <= number < len(self.symbols):
+    def name(self, number: int) -> bytes:
+        """The name of a symbol; empty when there is none of that number."""
+        return _name(self.names, self.symbols[number][0]) if number < len(self.symbols) else b""
+
+    def is_function(self, number: int) -> bool:
+        """Whether a symbol is a function."""
+        return number < len(self.symbols) and self.symbols[number][1] & 15 == STT_FUNC
+
+    def text(self, number: int) -> str:
+        """The text at a symbol; empty when there is none."""
+        if number >= len(self.symbols) or self.is_function(number):
             return ""
-        _at, info, _other, index, value, _size = self.symbols[number]
-        if info & 15 == STT_FUNC or not 0 < index < len(self.cubin.sections):
+        index, value = self.symbols[number][3:5]
+        section = self.cubin.sections[index] if 0 < index < len(self.cubin.sections) else None
+        if section is None or section.kind == SHT_NOBITS or value >= section.size:
             return ""
-        place = self.cubin.content(self.cubin.sections[index])
-        text = place[value : value + MAX_TEXT_BYTES].partition(b"\0")[0].strip()
-        return text.decode("ascii", "backslashreplace") if text.isascii() else ""
+        start = section.offset + value
+        text = self.cubin.data[start : min(start + MAX_TEXT_BYTES, section.offset + section.size)].partition(b"\0")[0]
+        return text.strip().decode() if text.isascii() else ""
 
-    def matching(self, guards: re.Pattern[bytes]) -> frozenset[int]:
-        """Offsets of the texts that ``guards`` finds something in."""
-        return frozenset(offset for offset in self.bank if guards.search(self.text(offset).encode()))
+    def used(self, code: bytes, moved: dict[int, int]) -> list[int]:
+        """Symbols that ``code`` takes addresses of, by the pointer bank or directly (``moved``)."""
+        through = (self.bank[offset] for offset in sorted(pointers(code)) if offset in self.bank)
+        return list(dict.fromkeys([*through, *moved.values()]))
 
-    def explain(self, code: bytes) -> tuple[Stub, str]:
-        """(``message`` when what ``code`` calls is printf or assert, what it says); else it calls something of its own
-        and works."""
-        if not self.callees:
+    def guard(self, code: bytes, moved: dict[int, int], guards: re.Pattern[bytes]) -> str:
+        """The first text in ``code`` that ``guards`` finds something in."""
+        texts = (self.text(number) for number in self.used(code, moved))
+        return next((text for text in texts if guards.search(text.encode())), "")
+
+    @cached_property
+    def texts(self) -> bytes:
+        """All texts that addresses are taken of."""
+        numbers = {number for places in self.places.values() for number in places.values()}
+        return "\0".join(self.text(number) for number in numbers).encode()
+
+    def explain(self, code: bytes, moved: dict[int, int], index: int) -> tuple[Stub, str]:
+        """(``message`` when all that ``code`` of section ``index`` calls is printf or assert, what it says); else it
+        calls something of its own and works."""
+        direct = [moved.get(at, len(self.symbols)) for at in direct_calls(code)]
+        if not self.prints or any(self.name(number) not in CALLEES for number in direct):
             return "", ""
-        known = sorted(offset for offset in pointers(code) if offset in self.bank)
-        functions = [self.name(at) for at in {*known, *immediates(code)} if self.is_function(at)]
-        texts = [text for offset in known if (text := self.text(offset)) and not SOURCE_FILE.search(text)]
+        numbers = self.used(code, moved)
+        indexed = (self.bank[offset] for offset in immediates(code) if offset in self.bank)
+        # a place inside the kernel itself is where a call returns to
+        functions = [n for n in {*numbers, *indexed} if self.is_function(n) and self.symbols[n][3] != index]
+        texts = [text for number in numbers if (text := self.text(number)) and not SOURCE_FILE.search(text)]
         # the place of the function may be worked out in ways that are not followed here; then the text must be there
-        if not (any(name in CALLEES for name in functions) if functions else texts):
+        if any(self.name(number) not in CALLEES for number in functions) or not (functions or texts):
             return "", ""
         return "message", max(texts, key=lambda text: ("%" not in text, len(text)), default="")
 

@@ -36,6 +36,8 @@ PURE = {
 """Operations (low 9 bits) that change registers, the thread's own stack or the order of execution and nothing else; one
 number had two meanings in the course of time."""
 BRA, CALL, BPT = 0x147, 0x143, 0x15C
+CALL_FORMS = CALL_DIRECT, CALL_REGISTER = (0x943, 0x343)
+"""CALL.ABS to an address, or to what is in a register."""
 SELF = (0xFFFFFFF000007947, 0xFFFFFFFC00FC7947)
 """A branch to itself (to sm_89, from sm_90 on): what stands behind the last EXIT, or behind a trap."""
 CONSTANT_FORMS = (0xB82, 0xAB9, 0xABB, 0x7AC, 0xA02, 0xA24, 0x624)
@@ -50,8 +52,8 @@ POINTER_BANK = 4
 def stub_of(code: bytes) -> Stub:
     """Whether ``code`` (all instructions of one kernel) does anything that can be seen from outside.
 
-    A kernel with a loop, a load, a store, a barrier or a direct call is taken for one that works. Calls through a
-    register are how printf and assert are called: ``message``, to be confirmed with the names of what is called.
+    A kernel with a loop, a load, a store, a barrier or a relative call is taken for one that works. Absolute calls are
+    how printf and assert are called: ``message``, to be confirmed with the names of what is called.
     """
     if len(code) > MAX_STUB_BYTES or len(code) % INSTRUCTION.size or not code:
         return ""
@@ -59,7 +61,7 @@ def stub_of(code: bytes) -> Stub:
     ended = False
     for low, _high in INSTRUCTION.iter_unpack(code):
         operation = low & 0x1FF
-        if operation == CALL and low & 0xFFF == 0x343:
+        if low & 0xFFF in CALL_FORMS:
             calls = True
         elif operation == BPT:
             traps = True
@@ -93,3 +95,9 @@ def immediates(code: bytes) -> frozenset[int]:
         for low, _high in INSTRUCTION.iter_unpack(code[: len(code) // INSTRUCTION.size * INSTRUCTION.size])
         if low & 0xFFF == MOV_IMMEDIATE
     )
+
+
+def direct_calls(code: bytes) -> tuple[int, ...]:
+    """Where in ``code`` an address is called: the linker or the driver puts it in."""
+    words = INSTRUCTION.iter_unpack(code[: len(code) // INSTRUCTION.size * INSTRUCTION.size])
+    return tuple(number * INSTRUCTION.size for number, (low, _high) in enumerate(words) if low & 0xFFF == CALL_DIRECT)

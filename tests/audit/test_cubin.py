@@ -45,9 +45,10 @@ def test_device_functions_are_no_kernels() -> None:
     assert read_cubin(write_cubin({}, functions=("_Z6helperv",)), "x").kernels == ()
 
 
-def test_a_call_through_a_pointer_is_work_when_nothing_prints() -> None:
-    (kernel,) = read_cubin(write_cubin({"_Z5callsv": Calls()}), "x").kernels
-    assert kernel.stub == ""
+def test_a_call_of_a_function_of_its_own_is_work() -> None:
+    for body in (Calls(), Calls(prints=True)):
+        (kernel,) = read_cubin(write_cubin({"_Z5callsv": body}), "x").kernels
+        assert kernel.stub == ""
 
 
 @pytest.mark.parametrize(

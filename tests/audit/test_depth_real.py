@@ -20,7 +20,9 @@ from orbit.audit.sass import BPT, BRA, CALL, PURE
 from orbit.core.console import Silent
 from orbit.core.proc import run
 from orbit.profile.model import load_profile
+from tests.audit.depths import library, read
 from tests.audit.real import environment, site_packages
+from tests.audit.support import make_policy
 
 pytestmark = pytest.mark.integration
 
@@ -117,3 +119,60 @@ def test_without_the_declaration_the_empty_casts_are_found() -> None:
     depth = read_depth(env.layout.prefix, objects, profile.targets, Silent())
     findings = [finding for module in DEPTH for finding in module.check(env, load_policy(profile), depth)]
     assert [(finding.rule, finding.message.split()[0]) for finding in findings] == [("kernel-stub", "378")]
+
+
+SOURCE = r"""
+#include <cassert>
+#include <cstdio>
+__global__ void adds(float* p) { p[threadIdx.x] += 1; }
+__device__ __noinline__ void helper(float* p, int n) { for (int i = 0; i < n; i++) p[i] = i; }
+__global__ void calls(float* p, int n) { helper(p, n); }
+__global__ void blackwell_only(float* p) {
+#if __CUDA_ARCH__ >= 1000
+  p[threadIdx.x] += 2;
+#endif
+}
+__global__ void wgmma_sm90(float* p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  p[threadIdx.x] += 3;
+#else
+  if (threadIdx.x == 0) printf("ERROR : Arch conditional MMA instruction used without targeting sm90a. Aborting.\n");
+#endif
+}
+#if __CUDA_ARCH__ >= 1000
+#define HOPPER_ONLY(other) other
+#else
+#define HOPPER_ONLY(other) p[threadIdx.x] += 4;
+#endif
+__global__ void asserts(float* p) { HOPPER_ONLY(assert(false && "not for this device");) }
+__global__ void traps(float* p) { HOPPER_ONLY(__trap();) }
+#if __CUDA_ARCH__ != 1000
+__global__ void gone(float* p) { p[0] = 5; }
+#endif
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-rdc=true",), ("-lineinfo", "-O1")], ids=["plain", "rdc", "lineinfo"])
+def test_what_the_compiler_makes_of_each_mistake(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """One source with one mistake of each kind, compiled for 90 where 90a is needed, and once for both as it should."""
+    (tmp_path / "k.cu").write_text(SOURCE)
+
+    def findings(*archs: str) -> set[tuple[str, str, str]]:
+        pairs = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
+        out = tmp_path / f"{'_'.join(archs)}.fatbin"
+        argv = [tool("nvcc"), "-fatbin", *options, *pairs, tmp_path / "k.cu", "-o", out]
+        run(argv, doing="compiling a fatbin", timeout_s=600)
+        prefix = library(tmp_path / out.stem, out.read_bytes())
+        policy = make_policy()
+        env, depth = read(prefix, policy)
+        found = [finding for module in DEPTH for finding in module.check(env, policy, depth)]
+        return {(finding.rule, finding.evidence["target"], finding.evidence["kernels"]) for finding in found}
+
+    always = {
+        ("kernel-missing", "b200", "gone"),
+        ("kernel-stub", "h100", "blackwell_only"),
+        ("kernel-stub", "b200", "asserts"),
+        ("kernel-stub", "b200", "traps"),
+    }
+    assert findings("90a", "100a") == always
+    assert findings("90", "100a") == always | {("arch-guard", "h100", "wgmma_sm90")}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.audit.sass import MAX_STUB_BYTES, immediates, pointers, stub_of
+from orbit.audit.sass import MAX_STUB_BYTES, direct_calls, immediates, pointers, stub_of
 from tests.writers.cubin import EMPTY, EXIT, LOAD_STACK, NOP, SELF, STORE, TRAP, TRAPS, code, prints, works
 
 UNLESS = (0x000000000000094D, 0x000FEA0003800000)  # @P0 EXIT
@@ -72,3 +72,10 @@ def test_where_texts_and_functions_come_from() -> None:
 def test_any_bytes_are_judged(body: bytes) -> None:
     assert stub_of(body) in ("", "empty", "trap", "message")
     assert all(offset >= 0 for offset in pointers(body) | immediates(body))
+
+
+def test_calls_of_an_address_are_found() -> None:
+    call = (0x0000000000007943, 0x001FEA0003C00000)  # CALL.ABS.NOINC of an address
+    assert direct_calls(words(LOAD_STACK, call, EXIT)) == (16,)
+    assert stub_of(words(LOAD_STACK, call, EXIT)) == "message"
+    assert direct_calls(prints(0, 8)) == ()

@@ -15,7 +15,9 @@ NOP = (0x0000000000007918, 0x000FC00000000000)
 TRAP = (0x000000040000795C, 0x000FEA0000300000)  # BPT.TRAP 0x1
 STORE = (0x0000000502007986, 0x000FE2000C101904)  # STG.E desc[UR4][R2.64], R5
 LEPC = (0x000000001014794E, 0x000FCE0000000000)
+LOAD_FUNCTION = (0x0100000000027B82, 0x0002A20000000A00)  # LDC.64 R2, c[0x4][R0]
 CALL = (0x0000000002007343, 0x009FEA0003C00000)  # CALL.ABS.NOINC R2
+HELPER = "_Z6helperv"
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOTE = 2, 3, 4, 7
 
 
@@ -38,10 +40,12 @@ def works(size: int = 2048) -> bytes:
 def prints(text_at: int, function_at: int, *, then: Sequence[tuple[int, int]] = (EXIT,)) -> bytes:
     """A body that hands the text at one place of the pointer bank to the function at the other: ``MOV R0, function;
     LDCU.64 UR4, c[0x4][text]; LDC.64 R2, c[0x4][R0]``, then a call of R2."""
-    move = (function_at << 32 | 0x7802, 0x000FE20000000F00)
     text = (0x01 << 56 | (text_at // 8) << 40 | 0xFF0477AC, 0x000E620008000A00)
-    function = (0x0100000000027B82, 0x0002A20000000A00)
-    return code(LOAD_STACK, move, text, function, LEPC, CALL, *then, size=384)
+    return code(LOAD_STACK, _move(function_at), text, LOAD_FUNCTION, LEPC, CALL, *then, size=384)
+
+
+def _move(value: int) -> tuple[int, int]:
+    return value << 32 | 0x7802, 0x000FE20000000F00  # MOV R0, value
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ class Says:
 
 @dataclass(frozen=True)
 class Calls:
-    """A kernel that calls a device function through a pointer, which may do anything."""
+    """A kernel that calls a device function through a pointer, which may do anything; ``prints`` it does before."""
+
+    prints: bool = False
 
 
 type Body = bytes | Says | Calls
@@ -83,13 +89,16 @@ def write_cubin(
     constant = first + len(kernels) + len(functions)
     for position, (name, body) in enumerate(kernels.items()):
         if not isinstance(body, bytes):
-            function = body.function if isinstance(body, Says) else "_Z6helperv"
-            text = body.text if isinstance(body, Says) else ""
-            bank += [(16 * position, _symbol(symbols, names, f"$str${position}", 1, 0, constant + 1, len(texts)))]
-            bank += [(16 * position + 8, _symbol(symbols, names, function, 0x12, 0, 0, 0))]
-            texts += text.encode() + b"\0"
+            place = 24 * position
+            calls = isinstance(body, Calls)
+            function = body.function if isinstance(body, Says) else "vprintf" if body.prints else HELPER
+            bank += [(place, _symbol(symbols, names, f"$str${position}", 1, 0, constant + 1, len(texts)))]
+            bank += [(place + 8, _symbol(symbols, names, function, 0x12, 0, 0, 0))]
+            bank += [(place + 16, _symbol(symbols, names, HELPER, 0x12, 0, 0, 0))] if calls else []
+            texts += (body.text if isinstance(body, Says) else "text").encode() + b"\0"
             go_on = (STORE, EXIT) if isinstance(body, Says) and body.works else (EXIT,)
-            body = prints(16 * position, 16 * position + 8, then=go_on)
+            then = (_move(place + 16), LOAD_FUNCTION, LEPC, CALL, EXIT) if calls else go_on
+            body = prints(place, place + 8, then=then)
         parts.append((f".text.{name}", 1, 3, 0, body))
         _symbol(symbols, names, name, 0x12, 0x10, first + position, 0, len(body))
     for position, name in enumerate(functions):
