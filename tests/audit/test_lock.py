@@ -97,6 +97,8 @@ def test_where_orbit_settles_who_wins_a_conflict_is_a_note(lock: LockWriter, tmp
     shutil.copy(root / "pyproject.toml", tmp_path)
     for name in ("one", "two"):
         lock.add(name, {"build_backend.py": name.encode()})
+    needs = 'dependencies = [{ name = "one" }, { name = "two" }]'
+    lock.tables.append(f'[[package]]\nname = "orbit"\nversion = "1"\nsource = {{ editable = "." }}\n{needs}\n')
     report = lock.audit(offline=True, wheels=[tmp_path / "w"])
     (finding,) = (finding for finding in report.findings if finding.rule == "file-conflict")
     assert finding.severity is Severity.NOTE
