@@ -43,6 +43,8 @@ NAMES = frozenset(
     )
 )
 ENDS = (".pth", ".egg-link", ".sh")
+BULK = (".pyc", ".h", ".hpp", ".cuh", ".pyi", ".so")
+"""Most files; none of them is wanted."""
 FOLDERS = ("ld.so.conf.d/", "share/orbit/", "conda-meta/", "entrypoint")
 
 
@@ -51,6 +53,8 @@ def is_wanted(path: str) -> bool:
 
     The regular expression is the truth; the tests before it only spare a hundred thousand paths that cannot match.
     """
+    if path.endswith(BULK):
+        return False
     name = path[path.rfind("/") + 1 :]
     if name in NAMES or name.endswith(ENDS) or name.startswith("__editable__") or any(map(path.__contains__, FOLDERS)):
         return WANTED.search(f"/{path}") is not None

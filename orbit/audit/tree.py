@@ -64,28 +64,40 @@ def read_tree(prefix: Path) -> Tree:
     root = str(prefix)
     while pending:
         folder = pending.pop()
-        lead = f"{folder}/" if folder else ""
         try:
-            listing = os.scandir(f"{root}/{folder}")
+            # entries are looked at relative to their open folder: quicker, and nobody can put a link in its place
+            handle = os.open(f"{root}/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             denied.append(folder)
             continue
-        with listing:
-            for entry in listing:
-                path = lead + entry.name
-                try:
-                    info = entry.stat(follow_symlinks=False)
-                    kind = info.st_mode & KIND_MASK
-                    if kind == stat.S_IFLNK:
-                        links[path] = os.readlink(entry.path)
-                except OSError:
-                    continue  # gone since the folder was listed
-                entries[path] = _fact(info)
-                if kind == stat.S_IFDIR:
-                    pending.append(path)
+        try:
+            _read_folder(handle, f"{folder}/" if folder else "", entries, links, pending)
+        except OSError:
+            denied.append(folder)
+        finally:
+            os.close(handle)
     above = tuple((str(parent), _fact(os.stat(parent))) for parent in reversed(prefix.resolve().parents))
     roots = tuple(dict.fromkeys((root, str(prefix.resolve()))))
     return Tree(entries, links, tuple(denied), above, roots=roots)
+
+
+def _read_folder(
+    handle: int, lead: str, entries: dict[str, FileFact], links: dict[str, str], pending: list[str]
+) -> None:
+    """Add the entries of an open folder, and its folders to ``pending``; ``lead`` is in front of their names."""
+    with os.scandir(handle) as listing:
+        for entry in listing:
+            path = lead + entry.name
+            try:
+                info = entry.stat(follow_symlinks=False)
+                kind = info.st_mode & KIND_MASK
+                if kind == stat.S_IFLNK:
+                    links[path] = os.readlink(entry.name, dir_fd=handle)
+            except OSError:
+                continue  # gone since the folder was listed
+            entries[path] = _fact(info)
+            if kind == stat.S_IFDIR:
+                pending.append(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +182,11 @@ def normalise(folder: str, path: str) -> str | None:
 
 def _fact(info: os.stat_result) -> FileFact:
     stamp = (info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
-    return FileFact(info.st_mode, info.st_uid, info.st_gid, info.st_size, stamp)
+    return _file_fact(FileFact, (info.st_mode, info.st_uid, info.st_gid, info.st_size, stamp))
+
+
+_file_fact = tuple.__new__
+"""Makes a :class:`FileFact` of its fields in order; there are a hundred thousand in an environment."""
 
 
 def _base_interpreter(prefix: Path) -> str:
