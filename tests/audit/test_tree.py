@@ -126,7 +126,7 @@ def test_files_that_vanish_while_they_are_listed(tmp_path: Path, monkeypatch: py
     for name in ("a", "b"):
         (tmp_path / name).symlink_to("x")
 
-    def vanish(path: str, *, dir_fd: int) -> str:  # noqa: ARG001 - the signature of os.readlink
+    def vanish(path: str, *, dir_fd: int) -> str:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "readlink", vanish)
