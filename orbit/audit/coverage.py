@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from orbit.audit.fatbin import Container
@@ -13,6 +13,7 @@ from orbit.kernels.capabilities import loads, ptx_loads
 
 type Result = Literal["sass", "ptx-jit", "none"]
 RESULTS: tuple[Result, ...] = ("sass", "ptx-jit", "none")
+RELOCATABLE = "__nv_relfatbin"
 
 
 @functools.cache
@@ -47,9 +48,28 @@ def container_archs(container: Container) -> frozenset[str]:
     return frozenset(image.arch for image in container.images)
 
 
-def count_results(containers: Iterable[Container], capability: str) -> Counter[Result]:
+def results_of(containers: Sequence[Container], capability: str) -> list[Result]:
+    """What a target gets of each container.
+
+    Relocatable code (``__nv_relfatbin``) is not loaded itself: the linker makes the image that is, and compiles PTX for
+    that. So PTX is enough there when the file has linked machine code for the target. Where there is nothing to load
+    (a bare container), nothing is missing.
+    """
+    found = ["sass" if box.bare else result_of(container_archs(box), capability) for box in containers]
+    loose = [container.section == RELOCATABLE for container in containers]
+    linked = any(
+        result == "sass" and not before and not box.bare
+        for result, before, box in zip(found, loose, containers, strict=True)
+    )
+    return [
+        "sass" if linked and before and result == "ptx-jit" else result
+        for result, before in zip(found, loose, strict=True)
+    ]
+
+
+def count_results(containers: Sequence[Container], capability: str) -> Counter[Result]:
     """Number of containers by result on one capability."""
-    return Counter(result_of(container_archs(container), capability) for container in containers)
+    return Counter(results_of(containers, capability))
 
 
 def file_result(containers: Iterable[Container], capability: str) -> Result:

@@ -33,7 +33,9 @@ LOCAL_END = 0x10
 """``st_info`` of a local symbol is below this: such a symbol is nobody else's business."""
 MAX_DYNAMIC_ENTRIES = 65536
 MAX_NEEDED = 2048
-MAX_RUN_PATH = 512
+MAX_SYMBOLS = 1 << 22
+"""Of one file, and of the buckets of its hash table; libtorch_cpu has 78,000 symbols."""
+MAX_RUN_PATH = 2048
 """No library has a tenth of these; together they bound what the loader's model does for one file."""
 NAMES_PER_STRING_BYTE = 4
 SPARE_NAME_BYTES = 1 << 20
@@ -204,6 +206,8 @@ def _chains(view: _View) -> tuple[int, tuple[int, ...]]:
     at = view.offset(address, 16, "DT_GNU_HASH")
     count, first, bloom_words, _shift = struct.unpack("<4I", view.data[at : at + 16])
     table = address + 16 + 8 * bloom_words
+    if count > MAX_SYMBOLS:
+        raise MalformedElf(f"{view.elf.label}: {count} hash buckets")
     at = view.offset(table, 4 * count, "hash buckets")
     last = max(struct.unpack(f"<{count}I", view.data[at : at + 4 * count]), default=0)
     if last < max(first, 1):
@@ -288,6 +292,8 @@ def _version_needs(view: _View) -> tuple[tuple[VersionNeed, ...], dict[int, tupl
             _hash, flags, other, name, after = VERNEED_ITEM.unpack(view.data[at : at + VERNEED_ITEM.size])
             version = view.text(name)
             needs.append(VersionNeed(library, version, bool(flags & VER_FLG_WEAK)))
+            if len(needs) > view.elf.size // VERNEED_ITEM.size:
+                raise MalformedElf(f"{view.elf.label}: more needs of versions than fit into it")
             indices[other & VERSYM_INDEX] = (version, library)
             if after == 0:
                 break
@@ -350,12 +356,24 @@ def _symbol_versions(view: _View, count: int) -> tuple[int, ...]:
 
 
 def _symbol_range(view: _View) -> tuple[int, int]:
-    """(index of the first hashed symbol, or 0 when unknown; number of dynamic symbols)."""
+    """(index of the first hashed symbol, or 0 when unknown; number of dynamic symbols): no more than fit into the file.
+
+    Whatever a file states is refused before anything of that size is made.
+    """
+    first, count = _stated_range(view)
+    if max(first, count) > min(MAX_SYMBOLS, view.elf.size // SYMBOL.size):
+        raise MalformedElf(f"{view.elf.label}: {max(first, count)} dynamic symbols in {view.elf.size} bytes")
+    return first, count
+
+
+def _stated_range(view: _View) -> tuple[int, int]:
     if DT_GNU_HASH in view.tags:
         address = view.one(DT_GNU_HASH)
         at = view.offset(address, 16, "DT_GNU_HASH")
         buckets, first, bloom_words, _shift = struct.unpack("<4I", view.data[at : at + 16])
         table = address + 16 + 8 * bloom_words
+        if buckets > MAX_SYMBOLS:
+            raise MalformedElf(f"{view.elf.label}: {buckets} hash buckets")
         at = view.offset(table, 4 * buckets, "hash buckets")
         last = max(struct.unpack(f"<{buckets}I", view.data[at : at + 4 * buckets]), default=0)
         if last >= max(first, 1):
@@ -370,12 +388,12 @@ def _end_of_chain(view: _View, chains: int, last: int, first: int) -> int:
     """One past the last symbol: the end of the chain that starts at the highest bucket."""
     at = view.offset(chains + 4 * (last - first), 4, "hash chain")
     limit = view.elf.size
-    while at + 4 <= limit:
+    while at + 4 <= limit and last < MAX_SYMBOLS:
         if view.data[at] & 1:
             return last + 1
         at += 4
         last += 1
-    raise MalformedElf(f"{view.elf.label}: a hash chain runs past the file")
+    raise MalformedElf(f"{view.elf.label}: a hash chain without an end")
 
 
 def _count_by_sections(view: _View) -> int:

@@ -93,6 +93,8 @@ class Container:
     offset: int
     """Of the container header, in bytes from the start of the file."""
     images: tuple[Image, ...]
+    bare: bool = False
+    """No image holds code or data (:func:`orbit.audit.bare.mark_bare`): no device can lack anything of it."""
 
 
 def read_containers(path: Path) -> tuple[Container, ...]:

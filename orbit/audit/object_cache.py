@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from orbit.audit import dynamic, elf, facts, fatbin, jit, knowledge, objects, releases
+from orbit.audit import bare, dynamic, elf, facts, fatbin, jit, knowledge, objects, releases
 from orbit.audit.dynamic import Export
 from orbit.audit.fact_cache import SETTLE_NS, read_checked, write_checked
 from orbit.audit.facts import Layout, SharedObject, Tree, printable
 from orbit.core.paths import data_file
 
-READERS = (dynamic, elf, facts, fatbin, jit, knowledge, objects, releases)
+READERS = (bare, dynamic, elf, facts, fatbin, jit, knowledge, objects, releases)
 DATA = ("jit.toml", "libraries.toml", "symbols.toml")
 
 

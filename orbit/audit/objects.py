@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from orbit.audit.bare import mark_bare
 from orbit.audit.dynamic import Dynamic, Export, Names, find_exports, read_dynamic, read_exports
 from orbit.audit.elf import EM_CUDA, HEADER, MAGIC, Elf, MalformedBinary, is_elf, open_elf, open_if_elf
 from orbit.audit.facts import SharedObject, Tree
@@ -59,7 +60,7 @@ def object_of(elf: Elf, path: str) -> SharedObject:
     """The facts of an open ELF file. Raises :class:`orbit.audit.elf.MalformedBinary`."""
     dynamic = read_dynamic(elf)
     release = tool_release(elf) if is_tool(path) else read_release(elf, path, dynamic)
-    containers = tuple(containers_of(elf))
+    containers = tuple(mark_bare(container, elf.data) for container in containers_of(elf))
     return SharedObject(path, elf.machine, containers, dynamic, release, read_embedded(elf, path, dynamic))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from orbit.audit import vendor
 from orbit.audit.coverage import Result, arch_bytes, arch_counts, count_results, result_of
 from orbit.audit.facts import Environment, SharedObject, printable
 from orbit.audit.loader import Loader, loader_of
@@ -25,6 +26,7 @@ from orbit.audit.report import (
 from orbit.audit.rules import expectation
 from orbit.audit.rules.coverage import arch_coverage
 from orbit.audit.rules.loading import needs_library
+from orbit.audit.vendor import Unshipped
 from orbit.core.findings import Finding, Skipped
 
 
@@ -149,13 +151,26 @@ def _expected(env: Environment, policy: Policy) -> Iterator[Expected]:
                 what=f"{gap.containers} containers {gap.result} on {gap.target}{served}",
                 reason=gap.reason,
             )
+    yield from _accepted(present, policy)
     by_reason: Counter[tuple[str, str]] = Counter()
     for soname, names in needs_library.missing(env, policy).items():
         for name in names:
             if (entry := needs_library.declared(policy, name, soname)) is not None:
-                by_reason[" ".join(entry.files), entry.reason] += 1
+                names_of = entry.names if isinstance(entry, Unshipped) else entry.files
+                by_reason[" ".join(names_of), entry.reason] += 1
     for (subject, reason), count in sorted(by_reason.items()):
         yield Expected(subject=subject, what=f"{count} needed libraries are not shipped", reason=reason)
+
+
+def _accepted(present: Mapping[str, SharedObject], policy: Policy) -> Iterator[Expected]:
+    """Vendor libraries that are right without machine code for a target."""
+    for name, item in present.items():
+        for target in policy.profile.targets:
+            dispatching = arch_coverage.is_dispatching(policy, name)
+            for result, positions in arch_coverage.gaps_of(item, target, dispatching=dispatching).items():
+                if entry := vendor.accepted(name, result):
+                    what = f"{len(positions)} containers {result} on {target.name}"
+                    yield Expected(subject=printable(name), what=what, reason=entry.reason)
 
 
 def loader_rows(env: Environment, loader: Loader) -> Iterator[LoaderRow]:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.audit.coverage import RESULTS, Result, arch_counts, count_results, feature_of, file_result, result_of
+from orbit.audit.coverage import (
+    RESULTS,
+    Result,
+    arch_counts,
+    count_results,
+    feature_of,
+    file_result,
+    result_of,
+    results_of,
+)
 from orbit.audit.fatbin import Container, walk_section
 from tests.writers.fatbin import write_container, write_section
 
@@ -63,6 +74,15 @@ def test_registering_files_count_each_container_and_dispatching_files_count_once
     assert (file_result(found, "9.0"), file_result(found, "12.0")) == ("sass", "ptx-jit")
     assert file_result(found[:3], "12.0") == "none"
     assert count_results(found, "9.0")["sass"] + count_results([], "9.0")["sass"] == 2
+
+
+def test_ptx_is_enough_in_what_is_linked_before_it_is_loaded() -> None:
+    """libnvshmem_host.so: nvlink compiles the PTX of a relocatable object into the image for the target."""
+    loose = [replace(box, section="__nv_relfatbin") for box in containers(("sm_90", "compute_90"), ("sm_90",))]
+    (linked,) = containers(("sm_90", "sm_100"))
+    assert results_of([*loose, linked], "10.0") == ["sass", "none", "sass"]
+    assert results_of(loose, "10.0") == ["ptx-jit", "none"]
+    assert results_of([*loose, *containers(("sm_90", "compute_90"))], "10.0") == ["ptx-jit", "none", "ptx-jit"]
 
 
 def test_file_without_containers() -> None:

@@ -17,6 +17,8 @@ class Entry:
     payload: bytes = b"code" * 4
     compression: str = ""
     header_bytes: int = 64
+    full: int | None = None
+    """Bytes after decompression as the header states them; None: made up."""
 
 
 def write_entry(entry: Entry) -> bytes:
@@ -33,7 +35,7 @@ def write_entry(entry: Entry) -> bytes:
         flags |= 0x1000000
     padded = entry.payload + b"\0" * (-len(entry.payload) % 8)
     compressed = len(entry.payload) if entry.compression else 0
-    full = 4 * len(entry.payload) if entry.compression else 0
+    full = (4 * len(entry.payload) if entry.full is None else entry.full) if entry.compression else 0
     kind = 1 if match[1] == "compute" else 2
     header = struct.pack(
         "<HHIQIIHHIIIQQQ",

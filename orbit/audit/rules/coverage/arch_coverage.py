@@ -3,7 +3,8 @@
 Registering files (extension modules: torch, transformer-engine, flash-attn, ...) hand each of their containers to the
 driver on every device, so each container must cover each target. Dispatching files (vendor libraries) choose among
 their containers by architecture; asking every container of them is a false alarm, so the file as a whole must cover
-each target. The expectations say which files dispatch; everything else is held to the strict rule.
+each target. ``vendor.toml`` says which libraries dispatch whatever the environment, the profile's expectations which
+files besides; everything else is held to the strict rule.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from orbit.audit.coverage import arch_counts, container_archs, file_result, result_of
+from orbit.audit import vendor
+from orbit.audit.coverage import Result, arch_counts, container_archs, file_result, results_of
 from orbit.audit.facts import Environment, SharedObject
 from orbit.audit.policy import Gap, Policy, matches
 from orbit.core.findings import Finding, Severity
@@ -24,18 +26,17 @@ FIX = "build it for {feature} as well, or declare the gap with its reason in ker
 
 
 def is_dispatching(policy: Policy, name: str) -> bool:
-    """Whether a file (relative to site-packages) is declared to choose its own containers."""
-    return any(matches(name, item.files) for item in policy.expectations.dispatching)
+    """Whether a file (relative to site-packages) is known, or declared, to choose its own containers."""
+    return vendor.chooses(name) or any(matches(name, item.files) for item in policy.expectations.dispatching)
 
 
-def gaps_of(item: SharedObject, target: GpuTarget, *, dispatching: bool) -> dict[str, list[int]]:
+def gaps_of(item: SharedObject, target: GpuTarget, *, dispatching: bool) -> dict[Result, list[int]]:
     """Containers (by position in the file) without machine code for ``target``, by result; empty when it is covered."""
     if dispatching:
         result = file_result(item.containers, target.capability)
         return {} if result == "sass" else {result: list(range(len(item.containers)))}
-    found: dict[str, list[int]] = {}
-    for position, container in enumerate(item.containers):
-        result = result_of(container_archs(container), target.capability)
+    found: dict[Result, list[int]] = {}
+    for position, result in enumerate(results_of(item.containers, target.capability)):
         if result != "sass":
             found.setdefault(result, []).append(position)
     return found
@@ -77,6 +78,8 @@ def _findings(env: Environment, policy: Policy) -> Iterator[tuple[str, str, Find
         for target in policy.profile.targets:
             found = gaps_of(item, target, dispatching=is_dispatching(policy, name))
             for result, positions in found.items():
+                if vendor.accepted(name, result):
+                    continue
                 declared = next(
                     (
                         gap

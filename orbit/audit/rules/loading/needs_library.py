@@ -15,6 +15,7 @@ from orbit.audit.facts import Environment
 from orbit.audit.knowledge import libraries, matcher
 from orbit.audit.loader import loader_of
 from orbit.audit.policy import Absent, Policy, matches
+from orbit.audit.vendor import Unshipped, unshipped
 from orbit.core.findings import Finding, Severity
 
 ID = "needs-library"
@@ -34,10 +35,11 @@ def missing(env: Environment, policy: Policy) -> dict[str, list[str]]:
     return found
 
 
-def declared(policy: Policy, name: str, soname: str) -> Absent | None:
-    """The [[absent]] entry that covers ``soname`` in the file ``name``."""
+def declared(policy: Policy, name: str, soname: str) -> Absent | Unshipped | None:
+    """The [[absent]] entry, of the profile or of vendor.toml, that covers ``soname`` in the file ``name``."""
     entries = policy.expectations.absent
-    return next((item for item in entries if matches(name, item.files) and matches(soname, item.sonames)), None)
+    own = next((item for item in entries if matches(name, item.files) and matches(soname, item.sonames)), None)
+    return own or unshipped(name, soname)
 
 
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
