@@ -120,27 +120,31 @@ CODECS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {"gzip": _gunz
 
 
 class Hashing[T: bytes | memoryview]:
-    """Passes pieces on and hashes them in a thread; :meth:`hexdigest` after the last one."""
+    """Passes pieces on and hashes them, in a thread if ``beside``; :meth:`hexdigest` after the last one."""
 
-    def __init__(self, pieces: Iterable[T]) -> None:
+    def __init__(self, pieces: Iterable[T], *, beside: bool = True) -> None:
         self.size = 0
         """Bytes passed on."""
         self._pieces = pieces
         self._hash = hashlib.sha256()
-        self._pool = ThreadPoolExecutor(1)
+        self._pool = ThreadPoolExecutor(1) if beside else None
         self._last: Future[None] | None = None
 
     def __iter__(self) -> Iterator[T]:
         for piece in self._pieces:
             if self._last is not None:
                 self._last.result()
-            self._last = self._pool.submit(self._hash.update, piece)
+            if self._pool is None:
+                self._hash.update(piece)
+            else:
+                self._last = self._pool.submit(self._hash.update, piece)
             self.size += len(piece)
             yield piece
 
     def hexdigest(self) -> str:
         """sha256 of everything passed on."""
-        self._pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
         return self._hash.hexdigest()
 
 

@@ -170,8 +170,12 @@ def read_layers(
     total = sum(places[number].size for number in missing)
     progress.step(f"reading {len(missing)} layers ({total / 1e9:.2f} GB), {len(remembered)} remembered")
     done = 0
-    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
-        tasks = {pool.submit(_read, refs[number], places[number], memory): number for number in missing}
+    processors = max(1, len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(processors) as pool:
+        tasks = {
+            pool.submit(_read, refs[number], places[number], memory, places[number].size * processors > total): number
+            for number in missing
+        }
         try:
             for task in as_completed(tasks):
                 found[tasks[task]] = task.result()
@@ -183,9 +187,10 @@ def read_layers(
     return [found[number] for number in range(len(refs))], remembered
 
 
-def _read(ref: LayerRef, place: Place, memory: LayerCache | None) -> LayerFacts:
+def _read(ref: LayerRef, place: Place, memory: LayerCache | None, threads: bool) -> LayerFacts:
     """Read one layer, compare it with its digest, remember it."""
-    request = Request(os.fsencode(place.path), place.offset, place.size, f"layer {ref.name}", not ref.digest)
+    path, label = os.fsencode(place.path), f"layer {ref.name}"
+    request = Request(path, place.offset, place.size, label, not ref.digest, threads)
     reply = read_apart(request)
     if reply.facts is None or not _is_named(ref, reply.digest, reply.codec):
         raise InputError(f"{place.path}: layer {ref.name}: its content is not what the image says", fix=AGAIN)

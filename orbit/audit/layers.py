@@ -354,7 +354,7 @@ def _columns(
             objects[number] = found.object
         except UnicodeEncodeError:
             odd[number] = _respell(msgspec.to_builtins(found.object), "utf-8", "latin-1")
-    exports = {number: pack_exports(found.exports) for number, found in scans.items() if found.exports}
+    exports = {number: pack_exports(found.exports) for number, found in scans.items() if found.exports is not None}
     damaged = {
         number: found.damaged.encode("utf-8", "surrogateescape") for number, found in scans.items() if found.damaged
     }

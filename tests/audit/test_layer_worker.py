@@ -28,8 +28,11 @@ TAR = tar_bytes([file("lib/liba.so", LIBRARY), file("etc/passwd", b"root"), file
 FACTS, _ = read_layer([TAR], "x")
 
 
-def request(path: Path, *, offset: int = 0, size: int | None = None, unpacked: bool = False) -> Request:
-    return Request(os.fsencode(path), offset, path.stat().st_size if size is None else size, "layer x", unpacked)
+def request(
+    path: Path, *, offset: int = 0, size: int | None = None, unpacked: bool = False, threads: bool = True
+) -> Request:
+    length = path.stat().st_size if size is None else size
+    return Request(os.fsencode(path), offset, length, "layer x", unpacked, threads)
 
 
 def sha256(data: bytes) -> str:
@@ -41,12 +44,14 @@ def sha256(data: bytes) -> str:
     [("none", TAR), ("gzip", gzip.compress(TAR, 1)), ("gzip", gzip_members(TAR)), ("zstd", zstandard.compress(TAR)),
      ("zstd", zstd_frames(TAR))],
 )  # fmt: skip
-def test_every_codec_gives_the_same_facts(tmp_path: Path, codec: str, data: bytes) -> None:
+@pytest.mark.parametrize("threads", [False, True])
+def test_every_codec_gives_the_same_facts(tmp_path: Path, codec: str, data: bytes, threads: bool) -> None:
     path = tmp_path / "blob"
     path.write_bytes(b"in front" + data + b"behind")
-    found = read_blob(request(path, offset=8, size=len(data)))
+    found = read_blob(request(path, offset=8, size=len(data), threads=threads))
     assert found == Reply(FACTS, sha256(data), codec)
-    assert read_blob(request(path, offset=8, size=len(data), unpacked=True)).digest == sha256(TAR)
+    unpacked = read_blob(request(path, offset=8, size=len(data), unpacked=True, threads=threads))
+    assert unpacked.digest == sha256(TAR)
 
 
 def test_a_process_of_its_own_says_the_same(tmp_path: Path) -> None:
