@@ -20,7 +20,7 @@ import zstandard
 
 from orbit.audit.depth import Depth, FileDepth
 from orbit.audit.device import readable_name
-from orbit.core.files import write_atomic
+from orbit.core.files import read_file, write_atomic
 from orbit.core.records import Record, canonical
 from orbit.errors import InputError
 
@@ -120,16 +120,15 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     """Read one back. Raises :class:`InputError` when it is not a baseline; OSError as it comes."""
-    with open(path, "rb") as file:
-        packed = file.read(MAX_FILE_BYTES + 1)
+    packed = read_file(path, MAX_FILE_BYTES)
     fix = "give a file that `orbit audit --deep` wrote as its baseline"
     try:
         with zstandard.ZstdDecompressor().stream_reader(packed) as stream:
             data = stream.read(MAX_JSON_BYTES + 1)
-        if len(packed) > MAX_FILE_BYTES or len(data) > MAX_JSON_BYTES:
+        if len(data) > MAX_JSON_BYTES:
             raise InputError(f"{path}: too large for a baseline", fix=fix)
         return msgspec.json.decode(data, type=Baseline)
-    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (zstandard.ZstdError, msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a baseline of kernels: {error}", fix=fix) from None
 
 

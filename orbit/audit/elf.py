@@ -27,6 +27,9 @@ HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 MAX_NAME_BYTES = 65536
+MAX_SECTIONS = 1 << 20
+MAX_SECTION_NAMES = 64 << 20
+"""Bytes of the table of section names, and of all names together (sections may share one)."""
 
 SHT_NOBITS = 8
 PT_LOAD = 1
@@ -156,24 +159,36 @@ class Elf:
             count = count or first[5]
             names_index = first[6] if names_index == 0xFFFF else names_index
         self.require(self._shoff, count * SECTION.size, "section header table")
+        if count > MAX_SECTIONS:
+            raise MalformedElf(f"{self.label}: {count} sections")
         raw = list(SECTION.iter_unpack(self.data[self._shoff : self._shoff + count * SECTION.size]))
         if not raw:
             return ()
-        if names_index >= count:
-            raise MalformedElf(f"{self.label}: section name table is section {names_index} of {count}")
-        names = b""
-        if names_index:  # 0: the file has no section names
-            names_offset, names_size = raw[names_index][4], raw[names_index][5]
-            self.require(names_offset, names_size, "section name table")
-            names = self.data[names_offset : names_offset + names_size]
+        names = self._section_names(raw, names_index)
         found = []
+        spare = MAX_SECTION_NAMES
         for name, kind, _flags, address, offset, size, link, _info, _align, entry_size in raw:
             stored = 0 if kind == SHT_NOBITS else size
             if stored:
                 self.require(offset, stored, "section")
             text = _string(names, name, self.label) if names_index else ""
+            spare -= len(text)
+            if spare < 0:
+                raise MalformedElf(f"{self.label}: the names of its sections are longer than their table")
             found.append(Section(text, kind, address, offset, stored, link, entry_size))
         return tuple(found)
+
+    def _section_names(self, raw: list[tuple[int, ...]], index: int) -> bytes:
+        """The table of section names; empty for a file that has no names (``index`` 0)."""
+        if index >= len(raw):
+            raise MalformedElf(f"{self.label}: section name table is section {index} of {len(raw)}")
+        if not index:
+            return b""
+        offset, size = raw[index][4], raw[index][5]
+        self.require(offset, size, "section name table")
+        if size > MAX_SECTION_NAMES:
+            raise MalformedElf(f"{self.label}: {size} bytes of section names")
+        return self.data[offset : offset + size]
 
     def segments(self) -> tuple[Segment, ...]:
         """All program headers; the loadable ones are checked to lie inside the file."""

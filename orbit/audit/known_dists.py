@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
@@ -91,7 +91,7 @@ class LookAlike(Record, frozen=True, kw_only=True):
         """Whether an index serves the stranger under this version. A local version was built by somebody."""
         try:
             parsed = Version(version)
-        except InvalidVersion:
+        except ValueError:  # no version, or a number of thousands of digits
             return not self.versions
         return parsed.local is None and SpecifierSet(self.versions).contains(parsed, prereleases=True)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from orbit.core.files import read_file
+from orbit.core.records import parse_toml
 from orbit.errors import InputError, MissingError
 from orbit.profile.lock import Artifact, Lock, Package, Source, parse_lock
 from orbit.profile.platform import marker_holds
@@ -59,28 +60,16 @@ def read_listed(path: Path, extras: Sequence[str]) -> Listed:
     Raises :class:`MissingError` without a file and :class:`InputError` when it is no lock that can be read.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise MissingError(f"{path}: no such file", fix="give a uv.lock, pylock.toml or requirements.txt") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", fix="give a file that can be read") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{path}: more than {MAX_BYTES >> 20} MB", fix="this is no lock")
     if path.suffix == ".txt":
         return read_requirements(data, path)
-    tables = _toml(data, path)
+    tables = parse_toml(data, path, fix="make the lock anew")
     if "lock-version" in tables:
         return read_pylock(tables, data, path)
     lock = parse_lock(data, path)
     return Listed(path, "uv", lock.sha256, _closure(lock, extras), lock=lock)
-
-
-def _toml(data: bytes, path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}", fix="make the lock anew") from None
 
 
 def _closure(lock: Lock, extras: Sequence[str]) -> tuple[Package, ...]:

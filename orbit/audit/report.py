@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from orbit.core.files import read_file
 from orbit.core.findings import Finding, Severity, Skipped
-from orbit.core.records import Record
+from orbit.core.records import MAX_BYTES, Record
 from orbit.errors import InputError
 
 SCHEMA = "orbit.audit/2"
@@ -201,9 +202,8 @@ def load_reports(path: Path) -> tuple[TargetReport, ...]:
     """
     fix = "give a file made by `orbit audit TARGET --json`, or the target itself"
     try:
-        data = path.read_bytes()
-        found = msgspec.json.decode(data)
-    except (OSError, msgspec.DecodeError) as error:
+        found = msgspec.json.decode(read_file(path, MAX_BYTES))
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{path}: not an audit report: {error}", fix=fix) from None
     if not isinstance(found, dict):
         raise InputError(f"{path}: not an audit report", fix=fix)

@@ -12,10 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from orbit.audit.facts import Distribution, Environment, Layout, join
 from orbit.audit.loader import native_machine
@@ -96,7 +95,7 @@ def parse(line: str) -> Requirement | None:
     """A requirement; None when the line is none."""
     try:
         return Requirement(line)
-    except (InvalidRequirement, RecursionError):
+    except (ValueError, RecursionError):
         return None
 
 
@@ -118,7 +117,7 @@ def _counts(requirement: Requirement, markers: Mapping[str, str], extra: str) ->
         if extra and requirement.marker.evaluate({**markers, "extra": ""}):
             return False
         return requirement.marker.evaluate({**markers, "extra": extra})
-    except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError):
+    except (ValueError, RecursionError):  # undefined comparisons, versions that are none, endless numbers
         return False
 
 
@@ -127,7 +126,7 @@ def _fits(requirement: Requirement, version: str) -> bool:
         return True  # also a requirement by URL: which file it was cannot be told from a version
     try:
         return requirement.specifier.contains(Version(version), prereleases=True)
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of thousands of digits
         return True  # nothing can be said
 
 

@@ -45,10 +45,17 @@ class SdistFacts(Record, frozen=True, kw_only=True):
 
 def read_sdist(data: bytes, filename: str) -> SdistFacts:
     """Judge the bytes of an sdist (``.tar.gz`` or ``.zip``). Raises :class:`InputError` when it cannot be unpacked."""
+    try:
+        return _judged(_zip(data) if filename.endswith(".zip") else _tar(data, filename), filename)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise InputError(f"{filename}: not a whole archive: {error}", fix="download it again") from None
+
+
+def _judged(members: Iterable[tuple[str, Iterable[bytes]]], filename: str) -> SdistFacts:
     names: set[str] = set()
     named: list[str] = []
     count = 0
-    for path, content in _zip(data, filename) if filename.endswith(".zip") else _tar(data, filename):
+    for path, content in members:
         count += 1
         if count > MAX_MEMBERS:
             raise InputError(f"{filename}: more than {MAX_MEMBERS} members", fix="this is no source archive")
@@ -81,13 +88,10 @@ def _limited(pieces: Iterable[bytes], filename: str) -> Iterator[bytes]:
         yield piece
 
 
-def _zip(data: bytes, filename: str) -> Iterator[tuple[str, Iterable[bytes]]]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for info in archive.infolist():
-                yield info.filename, _zip_member(archive, info)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
-        raise InputError(f"{filename}: not a whole zip archive: {error}", fix="download it again") from None
+def _zip(data: bytes) -> Iterator[tuple[str, Iterable[bytes]]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in archive.infolist():
+            yield info.filename, _zip_member(archive, info)
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:

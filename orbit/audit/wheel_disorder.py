@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from orbit.audit.dists import read_headers
 from orbit.audit.facts import Disorder, Distribution
@@ -73,7 +73,7 @@ def _version(text: str) -> Version | str:
     """A version as it compares (``1.0`` and ``1.0.0`` are one); in file names an underscore stands for a dash."""
     try:
         return Version(text.replace("_", "-"))
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of thousands of digits
         return text
 
 

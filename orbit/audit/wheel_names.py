@@ -63,7 +63,10 @@ def read_tags(lines: Iterable[str]) -> set[str]:
         size = 1
         for part in line.split("-"):
             size *= part.count(".") + 1
-        found |= {str(tag) for tag in parse_tag(line)} if line.count("-") == 2 and size <= MAX_TAGS else {line}
+        try:
+            found |= {str(tag) for tag in parse_tag(line)} if line.count("-") == 2 and size <= MAX_TAGS else {line}
+        except ValueError:  # what packaging calls no tag
+            found.add(line)
     return found
 
 

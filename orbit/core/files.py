@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +40,27 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """The content of a regular file of at most ``limit`` bytes. Never waits, whatever is in the file's place.
+
+    Raises FileNotFoundError as it comes, and :class:`InputError` for everything else that is no such file.
+    """
+    fix = "give a regular file that can be read"
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InputError(f"{path}: not a regular file", fix=fix)
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}", fix=fix) from None
+    if len(data) > limit:
+        raise InputError(f"{path}: more than {limit >> 20} MB", fix="this is no file of that kind")
+    return data
 
 
 def sync_folder(folder: Path) -> None:

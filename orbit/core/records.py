@@ -13,8 +13,11 @@ from typing import Any
 
 import msgspec
 
-from orbit.core.files import write_atomic
+from orbit.core.files import read_file, write_atomic
 from orbit.errors import InputError
+
+MAX_BYTES = 256 << 20
+"""Of a file of data or evidence."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,21 +27,27 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def load_toml[T](path: Path, kind: type[T]) -> T:
     """Read ``path`` as TOML into ``kind``. Raises :class:`InputError` naming file, key and expected shape."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", fix="data files live in env/, kernels/, containers/") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}", fix="correct the syntax at the place named") from None
-    return convert(data, kind, str(path))
+    return convert(parse_toml(data, path), kind, str(path))
+
+
+def parse_toml(data: bytes, path: Path, *, fix: str = "correct the syntax at the place named") -> dict[str, Any]:
+    """The tables in ``data``; ``path`` names them in errors. Raises :class:`InputError`, for whatever is in it."""
+    try:
+        return tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, which are no TOMLDecodeError
+        raise InputError(f"{path}: not valid TOML: {error}", fix=fix) from None
 
 
 def load_json[T](path: Path, kind: type[T]) -> T:
     """Read ``path`` as JSON into ``kind``. Raises :class:`InputError` naming file, key and expected shape."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_file(path, MAX_BYTES), type=kind)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(
             f"{path}: {error}", fix="the file was cut short or written by another version: make it anew"
         ) from None

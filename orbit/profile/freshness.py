@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from orbit.core import tools
+from orbit.core.files import read_file
 from orbit.core.findings import Finding, Severity
 from orbit.core.proc import run
+from orbit.core.records import MAX_BYTES, parse_toml
 from orbit.errors import InputError, MissingError
 from orbit.profile.lock import Lock
 
@@ -40,11 +41,9 @@ def read_project(root: Path) -> dict[str, Any]:
     """The tables of ``root/pyproject.toml``. Raises :class:`InputError` when it is absent or not TOML."""
     path = root / "pyproject.toml"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(read_file(path, MAX_BYTES), path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", fix="run in a checkout of Orbit") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}", fix="correct the syntax at the place named") from None
 
 
 def check_fresh(root: Path, lock: Lock, project: Mapping[str, Any]) -> Finding | None:

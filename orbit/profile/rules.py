@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from orbit.core.findings import Finding, Severity
 from orbit.profile.lock import Lock, Package
@@ -287,7 +287,7 @@ def _has_upper_bound(specifier: str) -> bool:
 def _contains(specifier: str, version: str) -> bool:
     try:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of thousands of digits
         return False
 
 

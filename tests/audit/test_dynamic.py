@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 
@@ -212,3 +213,31 @@ def test_endless_lists_are_damage() -> None:
     ):
         with pytest.raises(MalformedElf, match="more than"):
             read_dynamic(Elf(write_elf(**parts), "x"))
+
+
+def test_counts_that_do_not_fit_are_refused_before_anything_is_made_of_them() -> None:
+    """1.8e9 symbols in 1.3 KB: found by fuzzing, it asked for 15 GB."""
+    data = bytearray(write_elf(soname="x", exports=[writer.Export("a")]))
+    at = next(section.offset for section in Elf(bytes(data), "x").sections() if section.name == ".gnu.hash")
+    huge = 0x6C626D6E
+    for count, said in ((1000, "dynamic symbols in"), (huge, "without an end")):
+        struct.pack_into("<I", data, at + 4, count)  # index of the first hashed symbol
+        struct.pack_into("<I", data, at + 24, count)  # the only bucket
+        for read in (read_dynamic, read_exports):
+            with pytest.raises(MalformedElf, match=said):
+                read(Elf(bytes(data), "x"))
+    struct.pack_into("<I", data, at, huge)
+    for look in (read_exports, lambda elf: find_exports(elf, Names({"a"}))):
+        with pytest.raises(MalformedElf, match="hash buckets"):
+            look(Elf(bytes(data), "x"))
+
+
+def test_needs_of_versions_that_overlap_are_damage() -> None:
+    imports = [writer.Import("f", "V1", "libp.so.1")]
+    data = bytearray(write_elf(needed=["libp.so.1"], imports=imports, sections=[("x", struct.pack("<I", 4) * 4000)]))
+    places = {section.name: section.offset for section in Elf(bytes(data), "x").sections()}
+    need = places[".gnu.version_r"]
+    struct.pack_into("<H", data, need + 2, 3000)  # so many versions of one library
+    struct.pack_into("<I", data, need + 8, places["x"] - need)  # each four bytes behind the last
+    with pytest.raises(MalformedElf, match="more needs of versions"):
+        read_dynamic(Elf(bytes(data), "x"))

@@ -169,3 +169,25 @@ def test_file_handle_is_closed_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(MalformedElf), open_elf(tmp_path / "x.so") as elf:
         elf.sections()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_sections_without_number_and_names_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sparse file of a terabyte everything lies inside the file, and sections may share one long name."""
+    data = bytearray(write_elf(soname="x", sections=[("a" * 200, b"")]))
+    elf = Elf(bytes(data), "x")
+    start, count = HEADER.unpack(data[: HEADER.size])[6], len(elf.sections())
+    (long,) = (number for number, section in enumerate(elf.sections()) if section.name.startswith("aaa"))
+    with monkeypatch.context() as patch:
+        patch.setattr("orbit.audit.elf.MAX_SECTIONS", 3)
+        with pytest.raises(MalformedElf, match=f"{count} sections"):
+            elf.sections()
+    monkeypatch.setattr("orbit.audit.elf.MAX_SECTION_NAMES", 250)
+    with pytest.raises(MalformedElf, match="bytes of section names"):
+        elf.sections()
+    monkeypatch.setattr("orbit.audit.elf.MAX_SECTION_NAMES", 350)
+    assert len(elf.sections()) == count
+    for number in range(1, count - 1):
+        at = start + number * SECTION.size
+        data[at : at + 4] = data[start + long * SECTION.size :][:4]
+    with pytest.raises(MalformedElf, match="longer than their table"):
+        Elf(bytes(data), "x").sections()

@@ -149,7 +149,7 @@ def test_absent_too_long_and_not_text(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(InputError, match="Is a directory"):
         read_listed(tmp_path, ())
     monkeypatch.setattr(lock_formats, "MAX_BYTES", 1)
-    with pytest.raises(InputError, match="this is no lock"):
+    with pytest.raises(InputError, match="no file of that kind"):
         read_listed(tmp_path / "requirements.txt", ())
 
 

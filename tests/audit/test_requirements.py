@@ -143,3 +143,13 @@ def test_interpreters_see_their_own_folders(env: Environment) -> None:
     opened = with_sites(env, venv, local, distro, old, texts={"opt/venv/pyvenv.cfg": config})
     assert {one.site for one in groups(opened)[0].beside} == {local, distro}
     assert [python_of(opened.layout, site) for site in (local, distro, old)] == [(3, 12), None, (3, 11)]
+
+
+ENDLESS = "9" * 5000
+"""More digits than Python makes an integer of: a ValueError that is no InvalidVersion."""
+
+
+def test_numbers_without_end_are_nobody_s_requirement() -> None:
+    assert names(dist("a", f"b>={ENDLESS}"), dist("b")) == []
+    assert names(dist("a", "b>=1"), dist("b", version=ENDLESS)) == []
+    assert names(dist("a", f"b ; python_version < '{ENDLESS}'")) == []

@@ -78,6 +78,17 @@ def test_damage_is_told(data: bytes, name: str) -> None:
         read_sdist(data, name)
 
 
+def test_damage_inside_a_member_is_told_too() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x-1.0/setup.py", SETUP)
+    data = bytearray(buffer.getvalue())
+    start = 30 + len("x-1.0/setup.py")
+    data[start : start + 4] = b"\xff\xff\xff\xff"
+    with pytest.raises(InputError, match="not a whole archive"):
+        read_sdist(bytes(data), "x-1.0.zip")
+
+
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sdist, "MAX_UNPACKED_BYTES", 4096)
     with pytest.raises(InputError, match="unpacks to more"):

@@ -21,6 +21,7 @@ from orbit.core import files
 from orbit.core.files import (
     exclusive,
     from_os_error,
+    read_file,
     remove_tree,
     require_free,
     sha256_file,
@@ -359,3 +360,20 @@ def test_a_copy_where_links_cannot_reach(
     files.link_or_copy(source, target)
     assert target.read_bytes() == b"data"
     assert source.stat().st_ino != target.stat().st_ino
+
+
+def test_read_file_takes_regular_files_only_and_never_waits(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"abc")
+    assert read_file(tmp_path / "small", 3) == b"abc"
+    with pytest.raises(InputError, match="more than 0 MB"):
+        read_file(tmp_path / "small", 2)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="not a regular file"):
+        read_file(tmp_path / "pipe", 3)
+    with pytest.raises(InputError, match="directory"):
+        read_file(tmp_path, 3)
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match="symbolic links"):
+        read_file(tmp_path / "circle", 3)
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "absent", 3)

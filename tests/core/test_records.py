@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.core.records import Record, canonical, content_key, convert, dump_json, load_json, load_toml
+from orbit.core.records import Record, canonical, content_key, convert, dump_json, load_json, load_toml, parse_toml
 from orbit.errors import ExitCode, InputError
 
 
@@ -132,3 +132,19 @@ def test_content_keys_differ_when_values_differ() -> None:
     keys = {content_key(value) for value in values}
     assert len(keys) == 8
     assert content_key({"a": 1}) == "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "{a=" * 5000, "a = " + "9" * 5000, "a = 1979-99-99"])
+def test_toml_that_breaks_parsers_is_refused(text: str, tmp_path: Path) -> None:
+    """Deep nesting, and numbers with more digits than Python turns into an integer."""
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(InputError, match="not valid TOML"):
+        load_toml(tmp_path / "a.toml", dict)
+    with pytest.raises(InputError, match="the hint"):
+        parse_toml(text.encode(), tmp_path, fix="the hint")
+
+
+def test_json_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a":' * 50_000)
+    with pytest.raises(InputError, match="recursion"):
+        load_json(tmp_path / "a.json", dict[str, object])

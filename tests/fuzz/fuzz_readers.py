@@ -22,7 +22,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["orbit.audit"]):
+with atheris.instrument_imports(include=["orbit.audit", "orbit.core", "orbit.profile"]):
     from tests.fuzz import readers
 
 from orbit.errors import OrbitError

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from orbit.audit.claim import claim_of, is_of_profile, lock_policy
 from orbit.audit.facts import Distribution, Environment
@@ -158,13 +158,13 @@ def _versions(dists: Iterable[Distribution]) -> str:
 def _public(version: str) -> str:
     try:
         return Version(version).public
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of thousands of digits
         return version
 
 
 def _minor(version: str) -> str:
     try:
         release = (*Version(version).release, 0)[:2]
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of thousands of digits
         return version
     return ".".join(str(part) for part in release)

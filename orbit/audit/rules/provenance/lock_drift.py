@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from orbit.audit.claim import RECORD, Claim, claim_of, claim_problem, lock_of
 from orbit.audit.facts import Distribution, Environment
@@ -165,7 +165,7 @@ def same_version(found: str, wanted: str) -> bool:
     """Whether two versions are one; a local part (``+cu130``) that only the installed one has is a build of it."""
     try:
         one, two = Version(found), Version(wanted)
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of thousands of digits
         return found == wanted
     return one == two or (two.local is None and one.public == two.public)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from orbit.audit.facts import Environment
 from orbit.audit.policy import Policy
@@ -48,6 +48,6 @@ def _allows(bound: str, version: str, release: str) -> bool:
     """Whether some patch release of the interpreter is allowed; a bound that cannot be read excludes nothing."""
     try:
         allowed = SpecifierSet(bound)
-    except InvalidSpecifier:
+        return any(allowed.contains(candidate, prereleases=True) for candidate in (version, f"{release}.0"))
+    except ValueError:  # no bound, or a number of thousands of digits
         return True
-    return any(allowed.contains(candidate, prereleases=True) for candidate in (version, f"{release}.0"))
