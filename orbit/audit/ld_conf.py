@@ -37,7 +37,8 @@ ABI_FLAGS = {62: 0x0303, 183: 0x0A03}
 """Flags of a cache entry for 64-bit libraries, by ``e_machine``; entries for another ABI are passed over."""
 MAX_ENTRIES = 200_000
 MAX_TEXT = 4096
-MAX_INCLUDES = 64
+MAX_INCLUDES = 256
+"""Patterns that all files together may include; further ones are passed over."""
 
 
 class MalformedCache(InputError):
@@ -74,29 +75,40 @@ def configured_folders(texts: Mapping[str, bytes], conf: str = CONF) -> tuple[Co
     comes first.
     """
     found: dict[str, ConfiguredFolder] = {}
-    for item in _folders(texts, conf, []):
+    for item in _folders(texts, conf, set(), set()):
         found.setdefault(item.folder, item)
     return tuple(found.values())
 
 
-def _folders(texts: Mapping[str, bytes], conf: str, above: list[str]) -> Iterator[ConfiguredFolder]:
-    if conf in above or len(above) > MAX_INCLUDES:
+def _folders(texts: Mapping[str, bytes], conf: str, seen: set[str], patterns: set[str]) -> Iterator[ConfiguredFolder]:
+    """``seen``: files that were read already. What they name counted there, so that circles end by themselves."""
+    if conf in seen:
         return
+    seen.add(conf)
     for line in texts.get(conf, b"").decode("utf-8", "surrogateescape").splitlines():
         words = line.partition("#")[0].split()
         if not words or words[0] == "hwcap":
             continue
         if words[0] == "include":
-            for pattern in words[1:]:
-                whole = pattern if pattern.startswith("/") else f"/{conf.rpartition('/')[0]}/{pattern}"
-                for name in sorted(texts):
-                    if name.count("/") == whole.count("/") - 1 and fnmatchcase(f"/{name}", whole):
-                        yield from _folders(texts, name, [*above, conf])
+            for name in _included(texts, conf, words[1:], patterns):
+                yield from _folders(texts, name, seen, patterns)
             continue
         for folder in re.split(r"[\s,:]+", line.partition("#")[0]):
             plain = folder.partition("=")[0]
             if plain.startswith("/"):
                 yield ConfiguredFolder(plain.rstrip("/") or "/", conf)
+
+
+def _included(texts: Mapping[str, bytes], conf: str, words: list[str], patterns: set[str]) -> Iterator[str]:
+    """The files that an ``include`` in ``conf`` names, of patterns that were not asked for before."""
+    for pattern in words:
+        whole = pattern if pattern.startswith("/") else f"/{conf.rpartition('/')[0]}/{pattern}"
+        if whole in patterns or len(patterns) >= MAX_INCLUDES:
+            continue
+        patterns.add(whole)
+        for name in sorted(texts):
+            if name.count("/") == whole.count("/") - 1 and fnmatchcase(f"/{name}", whole):
+                yield name
 
 
 def preloaded(texts: Mapping[str, bytes]) -> tuple[str, ...]:

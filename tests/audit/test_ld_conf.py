@@ -71,6 +71,21 @@ def test_circle_of_includes_ends() -> None:
     assert folders(conf=INCLUDE + b"/end", a_conf=b"/a\ninclude /etc/ld.so.conf\n" + INCLUDE) == ["/a", "/end"]
 
 
+def test_files_that_include_each_other_are_read_once() -> None:
+    """Every path through 30 files that include all of them would take longer than there is time."""
+    files = {f"etc/ld.so.conf.d/{number}.conf": b"/%d\n" % number + INCLUDE for number in range(30)}
+    found = configured_folders({"etc/ld.so.conf": INCLUDE} | files)
+    assert {item.folder for item in found} == {f"/{number}" for number in range(30)}
+
+
+def test_long_chains_and_many_patterns_end() -> None:
+    chain = {f"etc/{number}": f"include /etc/{number + 1}\n/{number}\n".encode() for number in range(5000)}
+    found = configured_folders({"etc/ld.so.conf": b"include /etc/0\n/end"} | chain)
+    assert found[-1].folder == "/end"
+    many = b"".join(b"include /etc/x%d\n" % number for number in range(200_000))
+    assert configured_folders({"etc/ld.so.conf": many + b"/end"})[-1].folder == "/end"
+
+
 def test_no_configuration() -> None:
     assert configured_folders({}) == ()
 
