@@ -55,6 +55,11 @@ def is_gone(env: Environment, dist: Distribution) -> bool:
     return seen
 
 
+def count_own(dist: Distribution) -> int:
+    """Number of files in RECORD that are neither metadata nor compiled by an installer."""
+    return sum(not row.path.startswith(f"{dist.folder}/") and not row.path.endswith(".pyc") for row in dist.rows)
+
+
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     """One finding per distribution and way of being hollow, per closed folder, per leftover of a removed package."""
     access = Access(env, policy)
@@ -69,7 +74,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
                 rule=ID,
                 severity=Severity.ERROR,
                 subject=dist.name,
-                message=f"all {len(dist.rows)} files are gone, only the metadata says it is installed",
+                message=f"all {count_own(dist)} files are gone, only the metadata says it is installed",
                 evidence={"folder": dist.folder},
                 fix=FIX.format(name=dist.name),
             )
