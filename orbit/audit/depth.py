@@ -30,7 +30,7 @@ from orbit.audit.fatbin import Container, Image
 from orbit.audit.payload import MAX_IMAGE_BYTES
 from orbit.audit.report import DepthLibrary, DepthTarget
 from orbit.core.console import Progress
-from orbit.core.proc import run
+from orbit.core.proc import own_python, run
 from orbit.errors import InputError
 from orbit.kernels.capabilities import loads, parse_arch, ptx_loads
 from orbit.profile.model import GpuTarget
@@ -271,7 +271,7 @@ class _Meter:
 
 def _run_worker(part: list[_Work], open_bytes: OpenBytes, meter: _Meter) -> None:
     sent: list[_Work] = []
-    argv = [sys.executable, "-I", "-m", "orbit.audit.depth_worker"]
+    argv = own_python("orbit.audit.depth_worker")
     out = run(argv, doing="reading device code", stdin=_requests(part, sent, open_bytes, meter)).stdout
     for piece, found in zip(sent, _answers(out), strict=True):
         piece.settle(found)

@@ -71,5 +71,6 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             packed.write(LENGTH.pack(len(value)) + value)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Answer what is asked on stdin."""
     serve(sys.stdin.buffer, sys.stdout.buffer)

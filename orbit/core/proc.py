@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -49,6 +50,17 @@ def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     env.update(LANG="C.UTF-8", LC_ALL="C.UTF-8", TZ="UTC", PYTHONNOUSERSITE="1", UV_NO_CONFIG="1", UV_NO_PROGRESS="1")
     env.update(extra or {})
     return env
+
+
+def own_python(module: str) -> list[str]:
+    """argv of a Python process that runs ``main()`` of one of our modules and finds what this process finds.
+
+    Isolated (``-I``), so that no variable or folder of the caller's changes it; the import path is handed over, for
+    Orbit and what it needs may be importable here by PYTHONPATH alone.
+    """
+    places = [place for place in sys.path if place]
+    program = f"import sys; sys.path[:] = {places!r}; from {module} import main; main()"
+    return [sys.executable, "-I", "-c", program]
 
 
 def run(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, run, stream
+from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, own_python, run, stream
 from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
 from tests.core.processes import STUBBORN, alive, until
 
@@ -127,6 +127,17 @@ def test_the_callers_settings_stay_behind(monkeypatch: pytest.MonkeyPatch) -> No
     assert not [line for line in seen if "poison" in line]
     assert {"LC_ALL=C.UTF-8", "LANG=C.UTF-8", "TZ=UTC", "UV_NO_CONFIG=1", "PYTHONNOUSERSITE=1"} <= set(seen)
     assert f"PATH={os.environ['PATH']}" in seen
+
+
+def test_our_own_processes_find_what_we_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is on this process's import path alone, as with PYTHONPATH."""
+    (tmp_path / "only_here.py").write_text("def main():\n    print('found')\n")
+    assert run(own_python("only_here"), doing="importing", check=False).returncode != 0
+    monkeypatch.setattr(sys, "path", [*sys.path, "", str(tmp_path)])
+    assert run(own_python("only_here"), doing="importing").stdout == b"found\n"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [""])
+    assert run(own_python("only_here"), doing="importing", check=False).returncode != 0
 
 
 def test_extra_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
