@@ -119,20 +119,19 @@ def _rows(text: str) -> list[list[str] | None]:
 
 def read_headers(content: bytes | None) -> dict[str, list[str]]:
     """Header fields of METADATA or WHEEL by lower-case name, up to the first empty line; folded lines are joined."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[list[str]]] = {}
     last: list[str] = []
     for line in (content or b"").decode("utf-8", "replace").splitlines():
         if not line.strip():
             break
         if line[0] in " \t":
-            if last:
-                last[-1] += f"\n{line.strip()}"
+            last.append(line.strip())
             continue
         key, colon, value = line.partition(":")
         if colon:
-            last = found.setdefault(key.strip().lower(), [])
-            last.append(value.strip())
-    return found
+            last = [value.strip()]
+            found.setdefault(key.strip().lower(), []).append(last)
+    return {key: ["\n".join(lines) for lines in values] for key, values in found.items()}
 
 
 def _one(headers: dict[str, list[str]], key: str) -> str:

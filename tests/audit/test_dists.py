@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.audit.dists import _rows, installed_dists
+from orbit.audit.dists import _rows, installed_dists, read_headers
 from orbit.audit.facts import Distribution
 from orbit.audit.run import audit_environment
 from orbit.audit.tree import find_layout
@@ -77,3 +77,10 @@ def test_sizes(tmp_path: Path, size: str, read_as: int) -> None:
 def test_any_text_is_survived(text: str) -> None:
     for row in _rows(text):
         assert row is None or len(row) == 3
+
+
+def test_folded_lines_are_joined_in_one_go() -> None:
+    """A million of them once took minutes: each made a copy of all before it."""
+    assert read_headers(b" lost\nA: 1\n 2\n\t3\nB: x\nA: 4\n\nC: body\n") == {"a": ["1\n2\n3", "4"], "b": ["x"]}
+    (value,) = read_headers(b"A: 1\n" + b" x\n" * 1_000_000)["a"]
+    assert value.count("\n") == 1_000_000
