@@ -45,6 +45,7 @@ MACHINE_WORDS = (
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     """The findings of one distribution after the other."""
     owned: dict[str, list[SharedObject]] = defaultdict(list)
+    compiled = {item.path for item in env.objects}
     for item in env.objects:
         owned[env.owners.get(item.path, "")].append(item)
     for dist in env.dists:
@@ -53,7 +54,8 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
         objects = owned.get(dist.name, [])
         yield from _installable(env, policy, dist, tags, promises)
         if not objects:
-            yield from _empty(env, dist, tags)
+            if not any(row.path in compiled for row in dist.rows):  # another distribution may own the same files
+                yield from _empty(env, dist, tags)
             continue
         yield from _any(env, dist, promises, objects)
         yield from _purelib(env, dist, promises)

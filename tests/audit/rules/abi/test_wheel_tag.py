@@ -240,3 +240,10 @@ def test_an_environment_for_another_machine(tmp_path: Path) -> None:
     env.add("y", {"y/__init__.py": b""}, tags=["py3-none-manylinux_2_28_x86_64"])
     (finding,) = judge(env.prefix, "wheel-tag")
     assert "on Linux aarch64" in finding.message
+
+
+def test_the_second_owner_of_a_compiled_file_is_not_empty(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    for name in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
+        env.add(name, {"nvidia/nccl/lib/libnccl.so.2": PLAIN}, tags=["cp312-cp312-manylinux_2_36_x86_64"])
+    assert judge(env.prefix, "wheel-tag") == []
