@@ -218,11 +218,11 @@ class Keeper:
             self._names_left -= 1
             wanted.append((found - NAMES_BYTES, found + NAMES_BYTES))
         for text in self._anchors:
-            found = piece.find(text, at)
-            while 0 <= found < stop and self._anchors_left:
+            found = piece.find(text, at, stop)
+            while found >= 0 and self._anchors_left:
                 self._anchors_left -= 1
                 wanted.append((found, found + ANCHOR_BYTES))
-                found = piece.find(text, found + 1)
+                found = piece.find(text, found + 1, stop)
         for first, last in sorted(wanted):
             self._near_end = max(self._near_end, self._pos + last - at)
             start = max(at, first)
