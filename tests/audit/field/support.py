@@ -89,7 +89,12 @@ def image(
     members += [file(path, data, 0o755) for path, data in {**system, **(files or {})}.items()]
     members += [symlink(path, to) for path, to in {**targets, **(links or {})}.items()]
     values = {"PATH": "/opt/orbit/bin:/usr/bin:/bin", "NVIDIA_VISIBLE_DEVICES": "all", "PYTHONNOUSERSITE": "1"}
-    values |= {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility", "HOME": "/tmp", **(variables or {})}
+    values |= {
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        "HOME": "/tmp",
+        "CUDA_CACHE_PATH": "/scratch/nv",
+        **(variables or {}),
+    }
     config = {"Env": [f"{name}={value}" for name, value in values.items()], **config}
     path = root / "image.tar"
     path.write_bytes(docker_archive([[*members, *extra]], **config))

@@ -42,7 +42,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
 
 def _missing(env: Environment, loader: Loader, item: SharedObject, companion: Companion) -> Iterator[Finding]:
     wanted = [name for text in companion.wants if (name := _spelled(text, item))]
-    absent = [name for name in wanted if loader.resolve(item, name).how == "missing"]
+    absent = [name for name in wanted if not _opens(env, loader, item, name)]
     if absent:
         yield Finding(
             rule=ID,
@@ -52,6 +52,14 @@ def _missing(env: Environment, loader: Loader, item: SharedObject, companion: Co
             evidence={"release": item.release} if item.release else {},
             fix="install the whole distribution that brings it, of the same release, into the same folder",
         )
+
+
+def _opens(env: Environment, loader: Loader, item: SharedObject, wanted: str) -> bool:
+    """Whether the loader finds a wanted name; of a pattern (``nvshmem_transport_ibrc.so.*``) any name is enough."""
+    names = [wanted]
+    if "*" in wanted:
+        names = sorted({name for other in env.objects for name in names_of(other) if fnmatchcase(name, wanted)})
+    return any(loader.resolve(item, name).how != "missing" for name in names)
 
 
 def _spelled(text: str, item: SharedObject) -> str:

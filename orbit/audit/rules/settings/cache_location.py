@@ -120,13 +120,19 @@ def _cause(env: Environment, policy: Policy, location: Location) -> str:
     if not path.startswith(("/", "~")):
         return "relative"
     causes = {
-        "home": path.startswith("~") or _is_below(path, (home_folder(env), "/root", "/home")),
+        "home": path.startswith("~") or _is_below(path, _homes(env)),
         "network": _is_below(path, load_settings().network),
         "read-only": _is_below(path, home_prefix(env, policy)) and not _writable(env, policy, path),
         "shared by users": env.kind == "image" and _is_below(path, TEMPORARY) and not USER_PART.search(path),
         "no identity": not location.cache.keyed and not IDENTITY_PART.search(path),
     }
     return next((cause for cause, holds in causes.items() if holds), "")
+
+
+def _homes(env: Environment) -> tuple[str, ...]:
+    """Home folders. One in a temporary folder (``HOME=/tmp``, as images without a user have it) is on the node."""
+    own = home_folder(env)
+    return ("/root", "/home") if _is_below(own, TEMPORARY) else (own, "/root", "/home")
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:

@@ -59,6 +59,23 @@ def test_nvrtc_that_does_not_state_its_release_is_not_judged(env: EnvironmentWri
     assert judge(env.prefix, RULE) == []
 
 
+@pytest.mark.parametrize(
+    ("plug_ins", "count"),
+    [
+        (["nvshmem_bootstrap_uid.so.3", "nvshmem_transport_ibrc.so.3"], 0),
+        (["nvshmem_bootstrap_uid.so.3", "nvshmem_transport_ibrc.so.7"], 0),
+        (["nvshmem_bootstrap_uid.so.3", "nvshmem_transport_ucx.so.7"], 1),
+        ([], 1),
+    ],
+)
+def test_plug_ins_of_any_interface_number(env: EnvironmentWriter, plug_ins: list[str], count: int) -> None:
+    """NVSHMEM 3.8 numbers its transports 7, and its host library 3 as before."""
+    names = ["libnvshmem_host.so.3", *plug_ins]
+    files = {f"nvidia/nvshmem/lib/{name}": write_elf(soname=name, runpath="$ORIGIN") for name in names}
+    env.add("nvidia-nvshmem-cu12", files)
+    assert len(judge(env.prefix, RULE)) == count
+
+
 def test_stub_opens_nothing(env: EnvironmentWriter) -> None:
     env.add("sdk", {"sdk/lib64/stubs/libcudnn.so.9": write_elf(soname="libcudnn.so.9")})
     assert judge(env.prefix, RULE) == []

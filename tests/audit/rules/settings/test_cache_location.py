@@ -99,6 +99,12 @@ def test_a_home_folder_of_another_name(image: Rootfs) -> None:
     assert "home folder" in only(judge_image(RULE, image, values | {"HOME": "/workspace"})).message
 
 
+def test_a_home_in_a_temporary_folder_is_no_network_home(image: Rootfs) -> None:
+    """What is wrong with it is another thing: two users of one node meet there."""
+    values = {"TRITON_CACHE_DIR": "/tmp/cu130-1.0/triton", "HOME": "/tmp"}
+    assert "fixed temporary folder" in only(judge_image(RULE, image, values)).message
+
+
 def test_a_parent_variable_places_it(image: Rootfs) -> None:
     values = placed() | {"TRITON_CACHE_DIR": None, "TRITON_HOME": "/data/here"}
     assert judge_image(RULE, image, values) == []
