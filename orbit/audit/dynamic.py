@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orbit.audit.elf import MAX_NAME_BYTES, PT_DYNAMIC, PT_LOAD, Elf, MalformedElf, Segment
+from orbit.audit.elf import MAX_NAME_BYTES, PT_DYNAMIC, PT_LOAD, Buffer, Elf, FileBuffer, MalformedElf, Segment
 
 ENTRY = struct.Struct("<QQ")
 SYMBOL = struct.Struct("<IBBHQQ")
@@ -33,6 +33,8 @@ LOCAL_END = 0x10
 """``st_info`` of a local symbol is below this: such a symbol is nobody else's business."""
 MAX_DYNAMIC_ENTRIES = 65536
 MAX_NEEDED = 2048
+MAX_TABLE_BYTES = 64 << 20
+"""A longer table of names is not read as a whole."""
 MAX_SYMBOLS = 1 << 22
 """Of one file, and of the buckets of its hash table; libtorch_cpu has 78,000 symbols."""
 MAX_RUN_PATH = 2048
@@ -225,6 +227,8 @@ class _View:
         self.data = elf.data
         self.loads = loads
         self.tags = tags
+        self._table: Buffer | None = None
+        self._base = 0
         self.strings_size = self.one(DT_STRSZ)
         self.name_bytes = NAMES_PER_STRING_BYTE * self.strings_size + SPARE_NAME_BYTES
         self.strings = self.offset(self.one(DT_STRTAB), self.strings_size, "DT_STRTAB") if DT_STRTAB in tags else 0
@@ -259,14 +263,20 @@ class _View:
         raise MalformedElf(f"{self.elf.label}: {what}: address {address:#x} (+{size}) is in no loaded segment")
 
     def text(self, offset: int) -> str:
-        start = self.strings + offset
-        end = self.data.find(b"\0", start, min(self.strings + self.strings_size, start + MAX_NAME_BYTES))
-        if offset >= self.strings_size or end < 0:
+        if self._table is None:
+            self._table, self._base = self.data, self.strings
+            if isinstance(self.data, FileBuffer) and self.strings_size <= MAX_TABLE_BYTES:
+                self._table, self._base = self.data[self.strings : self.strings + self.strings_size], 0
+        start = self._base + offset
+        limit = min(self._base + self.strings_size, start + MAX_NAME_BYTES)
+        # the offset is checked first: a map cannot be asked about positions that no file has
+        end = self._table.find(b"\0", start, limit) if offset < self.strings_size else -1
+        if end < 0:
             raise MalformedElf(f"{self.elf.label}: string at {offset} runs past the dynamic string table")
         self.name_bytes -= end - start
         if self.name_bytes < 0:
             raise MalformedElf(f"{self.elf.label}: the names in it are longer than the strings they are made of")
-        return self.data[start:end].decode("utf-8", "surrogateescape")
+        return self._table[start:end].decode("utf-8", "surrogateescape")
 
 
 def _split(value: str, label: str) -> tuple[str, ...]:

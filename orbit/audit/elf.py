@@ -31,6 +31,13 @@ MAX_SECTIONS = 1 << 20
 MAX_SECTION_NAMES = 64 << 20
 """Bytes of the table of section names, and of all names together (sections may share one)."""
 
+BLOCK_BYTES = 1 << 14
+MAX_BLOCKS = 1024
+"""So many blocks of a file are kept at a time: the names of libtorch_cpu's symbols take 600."""
+MAX_FILE_BYTES = 1 << 34
+"""Larger files (sparse ones, mostly) are not read; the largest library of the cu130 lock has 1 GB."""
+MAX_PIECE_BYTES = 1 << 30
+"""Nothing that is read of a file at once is larger."""
 SHT_NOBITS = 8
 PT_LOAD = 1
 PT_DYNAMIC = 2
@@ -55,13 +62,13 @@ class Buffer(Protocol):
 
 
 class MappedFile(mmap.mmap):
-    """A file on disk in memory, which can also be read with pread.
+    """A file on disk in memory, for tar streams that are passed on as they lie; it can also be read with pread.
 
     Reading 64 bytes here and there of a large file costs a tenth of touching its pages through the map.
     """
 
     handle: int
-    """An open descriptor of the file; closed by :func:`open_if_elf`."""
+    """An open descriptor of the file."""
 
 
 type ReadAt = Callable[[int, int], bytes]
@@ -206,6 +213,72 @@ class Elf:
         return tuple(found)
 
 
+class FileBuffer:
+    """The bytes of an open file, read as they are asked for. Use from one thread.
+
+    No map of the file: one that somebody cuts short meanwhile raises :class:`MalformedElf` instead of killing the
+    process, and a sparse file of any size costs nothing.
+    """
+
+    def __init__(self, handle: int, size: int, label: str) -> None:
+        self._handle = handle
+        self._size = size
+        self._label = label
+        self._blocks: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> bytes: ...
+    def __getitem__(self, key: int | slice, /) -> int | bytes:
+        if isinstance(key, int):
+            return self._block(key)[key % BLOCK_BYTES]
+        start, stop, _step = key.indices(self._size)
+        if start >= stop:
+            return b""
+        if start // BLOCK_BYTES == (stop - 1) // BLOCK_BYTES:
+            base = start % BLOCK_BYTES
+            return self._block(start)[base : base + stop - start]
+        return self.read_at(stop - start, start)
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        """At most ``size`` bytes at ``offset``, fewer at the end of the file."""
+        wanted = min(size, self._size - offset)
+        if wanted > MAX_PIECE_BYTES:
+            raise MalformedElf(f"{self._label}: a part of {wanted} bytes")
+        found = os.pread(self._handle, wanted, offset) if wanted > 0 else b""
+        if len(found) < wanted:
+            raise MalformedElf(f"{self._label}: cut short while it was read")
+        return found
+
+    def find(self, sub: bytes, start: int = 0, end: int | None = None, /) -> int:
+        """The position of ``sub`` in the given range, or -1."""
+        at, stop = max(0, start), self._size if end is None else min(end, self._size)
+        while at + len(sub) <= stop:
+            base = at - at % BLOCK_BYTES
+            found = self._block(at).find(sub, at - base, stop - base)
+            if found >= 0:
+                return base + found
+            edge = base + BLOCK_BYTES  # what lies across two blocks
+            around = self[max(at, edge - len(sub) + 1) : min(edge + len(sub) - 1, stop)] if len(sub) > 1 else b""
+            if (found := around.find(sub)) >= 0:
+                return max(at, edge - len(sub) + 1) + found
+            at = edge
+        return -1
+
+    def _block(self, position: int) -> bytes:
+        number = position // BLOCK_BYTES
+        block = self._blocks.get(number)
+        if block is None:
+            if len(self._blocks) >= MAX_BLOCKS:
+                self._blocks.clear()
+            block = self._blocks[number] = self.read_at(BLOCK_BYTES, number * BLOCK_BYTES)
+        return block
+
+
 def is_elf(head: bytes) -> bool:
     """Whether the first bytes of a file are those of a 64-bit little-endian ELF file."""
     return head[:6] == b"\x7fELF\x02\x01"
@@ -229,11 +302,10 @@ def open_if_elf(path: Path | str, label: str | None = None) -> Iterator[Elf | No
             yield None
             return
         size = os.fstat(handle).st_size
-        if size < HEADER.size:
-            raise MalformedElf(f"{label or path}: {size} bytes, too short for an ELF header")
-        with MappedFile(handle, size, access=mmap.ACCESS_READ) as data:
-            data.handle = handle
-            yield Elf(data, label or str(path))
+        if not HEADER.size <= size <= MAX_FILE_BYTES:
+            why = "too short for an ELF header" if size < HEADER.size else "more than any library has"
+            raise MalformedElf(f"{label or path}: {size} bytes, {why}")
+        yield Elf(FileBuffer(handle, size, label or str(path)), label or str(path))
     finally:
         os.close(handle)
 

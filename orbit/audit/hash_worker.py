@@ -15,6 +15,20 @@ import sys
 
 BUFFER_BYTES = 1 << 18
 """Fits the second-level cache, so the hash function reads what was just copied."""
+SPARSE_BYTES, SPARSE_RATIO = 1 << 30, 64
+"""A larger file of which the disk holds less than one part in so many (``truncate -s 1T``) is not read: no wheel
+brings one, and reading a terabyte of zeros takes an hour."""
+
+
+def refused(info: os.stat_result, size: int) -> str:
+    """Why a file is not read, as ``!reason``; empty for one that is."""
+    if not stat.S_ISREG(info.st_mode):
+        return "!not a regular file"
+    if size not in (-1, info.st_size):
+        return "!of another size"
+    if info.st_size > SPARSE_BYTES and info.st_blocks * 512 * SPARSE_RATIO < info.st_size:
+        return "!mostly holes"
+    return ""
 
 
 def digest_of(algorithm: bytes, size: int, path: bytes, buffer: bytearray, view: memoryview) -> str:
@@ -25,15 +39,15 @@ def digest_of(algorithm: bytes, size: int, path: bytes, buffer: bytearray, view:
         return f"!{error.strerror}"
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode):
-            return "!not a regular file"
-        if size not in (-1, info.st_size):
-            return "!of another size"
+        if refusal := refused(info, size):
+            return refusal
         state = hashlib.sha256() if algorithm == b"sha256" else hashlib.new(algorithm.decode())
         done = 0
         while count := os.readv(handle, (buffer,)):
             state.update(view[:count])
             done += count
+            if done > info.st_size:
+                return "!grew while it was read"
             if count < BUFFER_BYTES and done >= info.st_size:
                 break  # saves a read at the end; file systems in user space may give less than asked in the middle
         return base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()

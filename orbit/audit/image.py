@@ -30,6 +30,7 @@ from orbit.audit.texts import is_head_wanted, is_wanted
 from orbit.audit.tree import resolve
 from orbit.core import proc, tools
 from orbit.core.console import Progress
+from orbit.core.files import open_regular
 from orbit.errors import InputError
 from orbit.image.docker import require_engine
 from orbit.profile.model import Profile
@@ -134,12 +135,12 @@ def _layer_stream(place: Place, ref: LayerRef) -> Iterator[bytes]:
 
 
 def _codec(path: Path) -> str:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return codec_of(file.read(MAGIC_BYTES))
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    with open(path, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         while piece := file.read(PIECE_BYTES):
             yield piece
 

@@ -24,6 +24,7 @@ import msgspec
 from orbit.audit.elf import MappedFile
 from orbit.audit.facts import ImageFacts, printable
 from orbit.audit.tar_stream import TarStream, clean
+from orbit.core.files import open_regular
 from orbit.errors import InputError
 from orbit.image.oci import DIGEST, DOCUMENT_BYTES_MAX, Descriptor
 
@@ -167,7 +168,7 @@ class TarArchive:
         self._path = path
         self._places: dict[str, Place] = {}
         self._links: dict[str, str] = {}
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if not os.fstat(file.fileno()).st_size:
                 raise InputError(f"{self.label}: empty", fix=NOT_AN_IMAGE)
             data = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -14,6 +14,8 @@ from orbit.audit.fatbin import containers_of
 from orbit.audit.jit import is_tool, tool_release
 from orbit.audit.knowledge import matcher, symbol_family, symbols
 from orbit.audit.releases import read_embedded, read_release
+from orbit.core.files import open_regular
+from orbit.errors import InputError
 
 LIBRARY = re.compile(r"\.so(\.[0-9]+)*$")
 """The end of a name that promises a library, not only something about one."""
@@ -49,7 +51,7 @@ def read_objects(prefix: Path, tree: Tree) -> tuple[tuple[SharedObject, ...], di
                         damaged[path] = f"{path}: empty, or zeros in place of an ELF header"
                 elif elf.machine != EM_CUDA:
                     objects.append(object_of(elf, path))
-        except MalformedBinary as error:
+        except InputError as error:
             damaged[path] = error.what
         except OSError as error:
             damaged[path] = error.strerror or str(error)
@@ -76,7 +78,7 @@ def other_elf(path: str, head: bytes) -> SharedObject | None:
 
 
 def _head(path: str) -> bytes:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return file.read(ELF_HEAD_BYTES)
 
 

@@ -14,11 +14,13 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from orbit.errors import InputError, MissingError, OrbitError, RefusedError
 
 CHUNK_BYTES = 1 << 20
 REMOVE_PATIENCE_S = 10.0
+REGULAR = "give a regular file that can be read"
 
 
 # By name: the modules that define some of them (socket, urllib, ssl) are slow to import and need not be there.
@@ -42,22 +44,33 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync_folder(path.parent)
 
 
+def open_regular(path: Path | str) -> IO[bytes]:
+    """An open regular file. Never waits, as opening a FIFO would.
+
+    Raises OSError as it comes, and :class:`InputError` for anything else in the file's place.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb", buffering=0)
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise InputError(f"{path}: not a regular file", fix=REGULAR)
+
+
 def read_file(path: Path, limit: int) -> bytes:
     """The content of a regular file of at most ``limit`` bytes. Never waits, whatever is in the file's place.
 
     Raises FileNotFoundError as it comes, and :class:`InputError` for everything else that is no such file.
     """
-    fix = "give a regular file that can be read"
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InputError(f"{path}: not a regular file", fix=fix)
-            data = file.read(limit + 1)
+        with open_regular(path) as file:
+            data = b"".join(iter(lambda: file.read(CHUNK_BYTES) if file.tell() <= limit else b"", b""))
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}", fix=fix) from None
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}", fix=REGULAR) from None
     if len(data) > limit:
         raise InputError(f"{path}: more than {limit >> 20} MB", fix="this is no file of that kind")
     return data

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orbit.audit.dynamic import read_dynamic
-from orbit.audit.elf import HEADER, SECTION, SHT_NOBITS, Elf, MalformedElf, is_elf, open_elf, open_if_elf
+from orbit.audit.elf import (
+    HEADER,
+    SECTION,
+    SHT_NOBITS,
+    Elf,
+    FileBuffer,
+    MalformedElf,
+    is_elf,
+    open_elf,
+    open_if_elf,
+)
 from orbit.audit.fatbin import containers_of
 from tests.writers.elf import write_elf
 from tests.writers.fatbin import write_container, write_section
@@ -191,3 +205,49 @@ def test_sections_without_number_and_names_without_end_are_refused(monkeypatch: 
         data[at : at + 4] = data[start + long * SECTION.size :][:4]
     with pytest.raises(MalformedElf, match="longer than their table"):
         Elf(bytes(data), "x").sections()
+
+
+BYTES = (b"\1" * 16_380 + b"needle in hay" + b"\2" * 20_000 + b"ab\0") * 2
+
+
+@contextlib.contextmanager
+def open_file(data: bytes) -> Iterator[FileBuffer]:
+    handle = os.memfd_create("x")
+    try:
+        os.write(handle, data)
+        yield FileBuffer(handle, len(data), "x")
+    finally:
+        os.close(handle)
+
+
+@given(st.integers(-5, 70_000), st.integers(-5, 70_000), st.sampled_from([b"\0", b"ab", b"needle in hay", b"x" * 40]))
+def test_a_file_reads_as_its_bytes(start: int, stop: int, sub: bytes) -> None:
+    data = BYTES
+    with open_file(data) as buffer:
+        assert buffer[max(0, start) : stop] == data[max(0, start) : stop]
+        assert buffer.find(sub, max(0, start), max(0, stop)) == data.find(sub, max(0, start), max(0, stop))
+        assert buffer.find(sub) == data.find(sub)
+        assert [buffer[at] for at in (0, 16383, 16384, len(data) - 1)] == [data[at] for at in (0, 16383, 16384, -1)]
+        assert buffer.find(b"x", 2**63, 2**64) == -1
+
+
+def test_a_file_that_is_cut_short_meanwhile(tmp_path: Path) -> None:
+    """With a map of the file the process would be killed (SIGBUS)."""
+    path = tmp_path / "x.so"
+    path.write_bytes(write_elf(soname="x", sections=[("big", bytes(100_000))]))
+    with open_elf(path) as elf:
+        os.truncate(path, 100)
+        with pytest.raises(MalformedElf, match="cut short while"):
+            elf.sections()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(MalformedElf, match="more than any library"), open_elf(path):
+        pass
+
+
+def test_names_beyond_every_file_are_damage(tmp_path: Path) -> None:
+    data = bytearray(write_elf(soname="x", needed=["y"]))
+    at = next(section.offset for section in Elf(bytes(data), "x").sections() if section.name == ".dynamic")
+    struct.pack_into("<Q", data, at + 8, 2**64 - 1)
+    (tmp_path / "x.so").write_bytes(data)
+    with open_elf(tmp_path / "x.so") as elf, pytest.raises(MalformedElf, match="runs past the dynamic string table"):
+        read_dynamic(elf)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orbit.audit import hash_worker
-from orbit.audit.hash_worker import BUFFER_BYTES, digest_of
+from orbit.audit.hash_worker import BUFFER_BYTES, digest_of, refused
 from orbit.core.proc import run
 from tests.writers.environment import record_digest
 
@@ -139,3 +139,19 @@ def test_error_while_reading_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(hash_worker.os, "readv", fail)
     assert in_process(tmp_path / "file") == "![Errno 5] Input/output error"
+
+
+def test_a_terabyte_of_holes_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"head")
+    os.truncate(tmp_path / "x", 1 << 40)
+    assert refused(os.stat(tmp_path / "x"), -1) == "!mostly holes"
+    os.truncate(tmp_path / "x", 1 << 30)
+    assert refused(os.stat(tmp_path / "x"), -1) == ""
+
+
+def test_a_file_that_grows_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x").write_bytes(b"x" * 10)
+    monkeypatch.setattr(os, "readv", lambda _handle, buffers: len(buffers[0]))
+    buffer = bytearray(BUFFER_BYTES)
+    found = digest_of(b"sha256", 10, bytes(tmp_path / "x"), buffer, memoryview(buffer))
+    assert found == "!grew while it was read"
