@@ -50,6 +50,9 @@ def test_plug_ins_lack_what_their_kind_of_system_has_and_nothing_else() -> None:
     assert unshipped("nvidia/nvshmem/lib/nvshmem_transport_ucx.so.7", "libucp.so.0") is not None
     assert unshipped("nvidia/nvshmem/lib/nvshmem_transport_ibrc.so.3", "libibverbs.so.1") is None
     assert unshipped("nvidia/nvshmem/lib/libnvshmem_host.so.3", "libfabric.so.1") is None
+    module = "lib/python3.12/lib-dynload/{}.cpython-312-x86_64-linux-gnu.so"
+    assert unshipped(module.format("_tkinter"), "libtk8.6.so") is not None
+    assert unshipped(module.format("_ssl"), "libssl.so.3") is None
 
 
 def test_entries_of_a_profile_come_first() -> None:

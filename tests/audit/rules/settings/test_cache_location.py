@@ -101,7 +101,7 @@ def test_a_home_folder_of_another_name(image: Rootfs) -> None:
 
 def test_a_home_in_a_temporary_folder_is_no_network_home(image: Rootfs) -> None:
     """What is wrong with it is another thing: two users of one node meet there."""
-    values = {"TRITON_CACHE_DIR": "/tmp/cu130-1.0/triton", "HOME": "/tmp"}
+    values = placed(TRITON_CACHE_DIR="/tmp/cu130-1.0/triton", HOME="/tmp")
     assert "fixed temporary folder" in only(judge_image(RULE, image, values)).message
 
 
