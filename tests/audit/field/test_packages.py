@@ -127,7 +127,7 @@ def test_8_near_miss_namespace_and_sound_links(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["closed folder", "closed file"])
 @pytest.mark.parametrize("name", ["torch_like", "plugin"])
 def test_9_only_root_can_read_it(tmp_path: Path, mode: str, name: str) -> None:
-    """NVIDIA-NeMo/nemo-platform#1056: built as root, run as uid 1000."""
+    """nemo-platform#1056: built as root, run as uid 1000."""
     site = "opt/orbit/lib/python3.12/site-packages"
     env = environment(tmp_path)
     target = image(
