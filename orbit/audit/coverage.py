@@ -49,22 +49,34 @@ def container_archs(container: Container) -> frozenset[str]:
 
 
 def results_of(containers: Sequence[Container], capability: str) -> list[Result]:
-    """What a target gets of each container.
+    """What a target gets of each container. Where there is nothing to load (a bare container), nothing is missing.
 
-    Relocatable code (``__nv_relfatbin``) is not loaded itself: the linker makes the image that is, and compiles PTX for
-    that. So PTX is enough there when the file has linked machine code for the target. Where there is nothing to load
-    (a bare container), nothing is missing.
+    Relocatable code (``__nv_relfatbin``) is linked before it is loaded: by nvlink into one container of ``.nv_fatbin``,
+    which may compile PTX and intermediate code (``lto_90``) for that; or, where that container has nothing for the
+    target, by the driver, which takes machine code and needs no PTX unless a part has nothing else, and then compiles
+    for all parts. ``tests/gpu/loading_truth.py`` shows each of these on a device.
     """
     found = ["sass" if box.bare else result_of(container_archs(box), capability) for box in containers]
-    loose = [container.section == RELOCATABLE for container in containers]
-    linked = any(
-        result == "sass" and not before and not box.bare
-        for result, before, box in zip(found, loose, containers, strict=True)
-    )
-    return [
-        "sass" if linked and before and result == "ptx-jit" else result
-        for result, before in zip(found, loose, strict=True)
-    ]
+    loose = [place for place, box in enumerate(containers) if box.section == RELOCATABLE and not box.bare]
+    final = [place for place, box in enumerate(containers) if box.section != RELOCATABLE and not box.bare]
+    if any(found[place] == "sass" for place in final):
+        for place in loose:
+            if found[place] == "ptx-jit" or _links(container_archs(containers[place]), capability):
+                found[place] = "sass"
+        return found
+    parts = {found[place] for place in loose} - {"none"}
+    if parts:
+        together: Result = "ptx-jit" if "ptx-jit" in parts else "sass"
+        # of several containers nobody can say which is the linked one
+        for place in [place for place in loose if found[place] != "none"] + (final if len(final) == 1 else []):
+            found[place] = together
+    return found
+
+
+def _links(archs: frozenset[str], capability: str) -> bool:
+    """Whether there is intermediate code that nvlink compiles for a device of ``capability``."""
+    code = frozenset(arch.replace("lto_", "compute_") for arch in archs if arch.startswith("lto_"))
+    return result_of(code, capability) == "ptx-jit"
 
 
 def count_results(containers: Sequence[Container], capability: str) -> Counter[Result]:

@@ -85,6 +85,36 @@ def test_ptx_is_enough_in_what_is_linked_before_it_is_loaded() -> None:
     assert results_of([*loose, *containers(("sm_90", "compute_90"))], "10.0") == ["ptx-jit", "none", "ptx-jit"]
 
 
+@pytest.mark.parametrize(
+    ("loose", "final", "results"),
+    [
+        # as an H200 does it: tests/gpu/loading_truth.py
+        ([("sm_80", "sm_90")], [("sm_80",)], ["sass", "sass"]),
+        ([("sm_80", "sm_90"), ("sm_80", "sm_90")], [("sm_80",)], ["sass", "sass", "sass"]),
+        ([("sm_80", "compute_80")], [("sm_80",)], ["ptx-jit", "ptx-jit"]),
+        ([("compute_80",)], [()], ["ptx-jit", "ptx-jit"]),
+        ([("sm_80", "sm_90"), ("sm_80", "compute_80")], [("sm_80",)], ["ptx-jit", "ptx-jit", "ptx-jit"]),
+        ([("sm_80", "sm_90"), ("sm_80", "compute_80")], [("sm_90",)], ["sass", "sass", "sass"]),
+        ([("sm_80", "sm_90"), ("sm_80",)], [("sm_80",)], ["sass", "none", "sass"]),
+        ([("sm_80", "sm_90"), ("sm_80",)], [("sm_90",)], ["sass", "none", "sass"]),
+        ([("sm_80",)], [("sm_80",)], ["none", "none"]),
+        ([("sm_100a", "compute_100")], [("sm_100a",)], ["none", "none"]),
+        ([("lto_90",)], [("sm_90",)], ["sass", "sass"]),
+        ([("lto_80",)], [("sm_90",)], ["sass", "sass"]),
+        ([("lto_80",)], [("sm_80",)], ["none", "none"]),
+        ([("lto_100",)], [("sm_90",)], ["none", "sass"]),
+        # which of two is the linked one cannot be told, so what one of them lacks is said
+        ([("sm_80", "sm_90")], [("sm_80",), ("sm_80",)], ["sass", "none", "none"]),
+        ([("sm_80", "sm_90")], [("sm_80",), ("sm_90",)], ["sass", "none", "sass"]),
+    ],
+)
+def test_relocatable_code_is_linked_by_nvlink_or_by_the_driver(
+    loose: list[tuple[str, ...]], final: list[tuple[str, ...]], results: list[Result]
+) -> None:
+    boxes = [replace(box, section="__nv_relfatbin") for box in containers(*loose)]
+    assert results_of([*boxes, *containers(*final)], "9.0") == results
+
+
 def test_file_without_containers() -> None:
     assert file_result([], "9.0") == "none"
     assert sum(count_results([], "9.0").values()) == 0

@@ -6,12 +6,12 @@ import re
 import struct
 from dataclasses import dataclass
 
-ARCH = re.compile(r"^(sm|compute)_(\d+)([af]?)$")
+ARCH = re.compile(r"^(sm|compute|lto)_(\d+)([af]?)$")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One image: ``sm_90a`` becomes machine code, ``compute_90`` PTX."""
+    """One image: ``sm_90a`` becomes machine code, ``compute_90`` PTX, ``lto_90`` intermediate code."""
 
     arch: str
     payload: bytes = b"code" * 4
@@ -36,7 +36,7 @@ def write_entry(entry: Entry) -> bytes:
     padded = entry.payload + b"\0" * (-len(entry.payload) % 8)
     compressed = len(entry.payload) if entry.compression else 0
     full = (4 * len(entry.payload) if entry.full is None else entry.full) if entry.compression else 0
-    kind = 1 if match[1] == "compute" else 2
+    kind = {"compute": 1, "sm": 2, "lto": 8}[match[1]]
     header = struct.pack(
         "<HHIQIIHHIIIQQQ",
         kind,

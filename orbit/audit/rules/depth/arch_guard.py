@@ -51,7 +51,7 @@ def is_guarded(box: ContainerDepth, kernel: Kernel, target: GpuTarget) -> bool:
     own = own_capability(kernel.name)
     if own == target.capability:
         # a body that is gone under the right architecture was taken out by something else: kernel-stub's matter
-        return guarded or (kernel.stub == "empty" and box.loaded[target.name].arch != target.feature)
+        return guarded or (kernel.stub != "" and box.loaded[target.name].arch != target.feature)
     if own or not guarded or is_for_others(kernel.name, kernel.says, target.capability):
         return False
     if stated_capability(kernel.says) == target.capability:

@@ -191,7 +191,7 @@ def test_a_declaration_for_a_file_that_is_not_there_is_silent(tmp_path: Path) ->
 # --- arch-guard -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [Says(GUARD), Says(GUARD, works=True), EMPTY])
+@pytest.mark.parametrize("body", [Says(GUARD), Says(GUARD, works=True), EMPTY, TRAPS, Says("not built for it")])
 def test_hopper_kernels_built_for_90_instead_of_90a(tmp_path: Path, body: Body) -> None:
     prefix = library(tmp_path, both({HOPPER: body}, {HOPPER: Says(GUARD)}, archs=("sm_90", "sm_100a")))
     (finding,) = judge_depth(prefix, "arch-guard")
@@ -219,6 +219,8 @@ def test_a_guard_without_a_mark_that_no_target_escapes(tmp_path: Path) -> None:
     ("hopper", "blackwell"),
     [
         ({HOPPER: WORK}, {HOPPER: Says(GUARD)}),
+        ({HOPPER: TRAPS}, {HOPPER: Says(GUARD)}),
+        ({HOPPER: Says("not built for it")}, {HOPPER: Says(GUARD)}),
         ({BLACKWELL: Says(GUARD)}, {BLACKWELL: WORK}),
         ({"_Z10gemm_sm120Pf": EMPTY}, {"_Z10gemm_sm120Pf": Says(GUARD)}),
         ({"_Z1kPf": Says("This kernel only supports sm100")}, {"_Z1kPf": WORK}),
