@@ -1,12 +1,12 @@
 """How fast the audit is on a real environment.
 
-    ORBIT_TEST_ENV=PREFIX python tests/bench/bench_audit.py [--rounds N] [--cold] [--cuobjdump]
+    ORBIT_TEST_ENV=PREFIX python tests/bench/bench_audit.py [--rounds N] [--cold] [--cuobjdump] [--sha256sum]
 
-Prints medians over N rounds of: listing, metadata, ELF and fatbin headers, the header walk of device code alone, and the
-whole command in a process of its own with its peak memory: with remembered facts, and with every file hashed.
+Prints medians over N rounds of: listing, metadata, ELF and fatbin headers, the header walk of device code alone, and
+the whole command in a process of its own with its peak memory: with remembered facts, and with every file hashed.
 ``--cuobjdump`` runs NVIDIA's tool over the same files in the same run (at most three rounds) and gives the ratio of
-the medians, ``--sha256sum`` hashes the files of all RECORDs with sha256sum on all processors. ``--cold`` drops the files
-from the page cache before one more full audit. CPU seconds are given beside wall seconds because a busy machine
+the medians, ``--sha256sum`` hashes the files of all RECORDs with sha256sum on all processors. ``--cold`` drops the
+files from the page cache before one more full audit. CPU seconds are given beside wall seconds because a busy machine
 stretches the latter.
 """
 
