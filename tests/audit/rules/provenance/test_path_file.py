@@ -50,6 +50,7 @@ def env(tmp_path: Path) -> EnvironmentWriter:
         ("google-nspkg.pth", NAMESPACE.replace("m = ", "exec('x');m = "), Severity.ERROR),
         ("other.pth", DISTUTILS, Severity.WARNING),
         ("a1_coverage.pth", COVERAGE.replace("import coverage", "import os"), Severity.ERROR),
+        ("_numba_cuda_redirector.pth", "import _numba_cuda_redirector, socket", Severity.ERROR),
     ],
 )
 def test_unknown_code(env: EnvironmentWriter, name: str, line: str, severity: Severity) -> None:
@@ -66,6 +67,7 @@ def test_unknown_code(env: EnvironmentWriter, name: str, line: str, severity: Se
         ("google-nspkg.pth", NAMESPACE),
         ("_virtualenv.pth", "import _virtualenv"),
         ("a1_coverage.pth", COVERAGE),
+        ("_numba_cuda_redirector.pth", "import _numba_cuda_redirector"),
         ("__editable__.tool-1.0.pth", "import __editable___tool_1_0_finder; __editable___tool_1_0_finder.install()"),
         ("inside.pth", "good"),
         ("comment.pth", "# import subprocess"),
