@@ -1,4 +1,4 @@
-"""The table of symptoms, and what a test shows of one: an artifact in which a rule fires, and one in which it must not."""
+"""The table of symptoms, and what a test shows of one: an artifact in which a rule fires, one in which it must not."""
 
 from __future__ import annotations
 

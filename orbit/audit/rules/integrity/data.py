@@ -28,6 +28,8 @@ class Artifact(Record, frozen=True, kw_only=True):
     """The wheel must be a platform wheel: a pure one was built without the extension."""
     only_with: str = ""
     """Judged only when this distribution is there as well."""
+    when: tuple[str, ...] = ()
+    """Judged only when a file of one of these patterns is there."""
     symptom: str
     """What people see without it."""
 

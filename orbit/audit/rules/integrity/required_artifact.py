@@ -26,11 +26,12 @@ TITLE = "every distribution contains the parts it is worth little without"
 
 def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     """One finding per distribution and part that is missing, too few or too small."""
+    names = {canonicalize_name(dist.name) for dist in env.dists} | {""}
     wanted = [
         (dist, artifact)
         for dist in env.dists
         for artifact in artifacts().artifacts
-        if canonicalize_name(dist.name) in artifact.dist.split()
+        if canonicalize_name(dist.name) in artifact.dist.split() and artifact.only_with in names
     ]
     if not wanted:
         return
@@ -38,11 +39,13 @@ def check(env: Environment, _policy: Policy) -> Iterator[Finding]:
     known = candidates(
         env,
         {root for found in roots.values() for root in found},
-        {pattern for _dist, artifact in wanted for pattern in artifact.files},
+        {pattern for _dist, artifact in wanted for pattern in (*artifact.files, *artifact.when)},
     )
     for dist, artifact in wanted:
         if not roots[dist.folder]:
             yield _unknown(dist, artifact)
+            continue
+        if artifact.when and not _find(env, known, roots[dist.folder], artifact.when):
             continue
         found = _find(env, known, roots[dist.folder], artifact.files)
         if problem := _problem(env, artifact, found):

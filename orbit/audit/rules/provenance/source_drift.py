@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from orbit.audit.claim import is_of_profile, lock_of, lock_policy
+from orbit.audit.claim import claim_of, is_of_profile, lock_of, lock_policy
 from orbit.audit.facts import Distribution, Environment
 from orbit.audit.import_path import editable_root
 from orbit.audit.policy import Policy
@@ -32,6 +32,13 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
         url = url if isinstance(url, str) else ""
         if isinstance(vcs, dict):
             yield from _repository(env, policy, dist, url, vcs)
+        elif not dist.direct_url and (wanted := unrecorded_commit(env, policy, dist)):
+            yield _finding(
+                dist,
+                Severity.WARNING,
+                f"says nothing of a repository, the lock names its commit {wanted[:12]}: perhaps the index's package",
+                {"lock": wanted},
+            )
         elif url.startswith(("http://", "https://")) and not _has_hash(dist.direct_url.get("archive_info")):
             yield _finding(dist, Severity.NOTE, "from a URL, without a hash of what was downloaded", {"url": url})
         elif (
@@ -73,6 +80,20 @@ def locked_commit(env: Environment, policy: Policy, name: str) -> str:
     rules = lock_policy()
     rule = rules.source(name) if rules and is_of_profile(env, policy) else None
     return rule.commit if rule else ""
+
+
+def unrecorded_commit(env: Environment, policy: Policy, dist: Distribution) -> str:
+    """The commit that the lock names for a distribution that says nothing of its source; empty when that is right.
+
+    What Orbit built itself came from a wheel, and the environment's record says so.
+    """
+    lock = lock_of(env, policy)
+    package = lock.find(dist.name) if lock else None
+    if package is None or package.source.kind != "git" or env.kind == "wheels":
+        return ""
+    claim = claim_of(env)
+    built = claim is not None and any(item.name == dist.name and item.origin != "index" for item in claim.distributions)
+    return "" if built else package.source.commit
 
 
 def _has_hash(archive: object) -> bool:

@@ -6,6 +6,7 @@ folder it has, and whether the entry point is used. What the configuration names
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, Kind
@@ -19,11 +20,13 @@ from orbit.audit.settings import (
     accounts,
     can_reach,
     configured_account,
+    entry_file,
     find_program,
     folders_of,
     groups,
     home_folder,
     is_number,
+    is_whole,
     locate,
     may,
     settings_of,
@@ -39,6 +42,10 @@ MACHINES = {"amd64": 62, "arm64": 183, "ppc64le": 21, "s390x": 22, "riscv64": 24
 STICKY_FOR_ALL = 0o1777
 SET_ID = 0o6000
 SHOWN = 5
+SHELL = re.compile(r"(^|/)(ba|da|a|z|k)?sh$")
+COMPOUND = re.compile(r"[;&|\n]")
+HANDS_ON = re.compile(r"(?:^|[\s;&|{(])(?:exec\s+[\"'$/A-Za-z-]|trap\s)")
+"""A shell that becomes the program, or deals with signals itself."""
 
 
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
@@ -48,6 +55,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     yield from _user(env)
     yield from _home(env, policy)
     yield from _start(env, policy)
+    yield from _signals(env)
     yield from _working_folder(env, policy)
     yield from _temporary(env)
     yield from _path(env, policy)
@@ -192,6 +200,29 @@ def _interpreter(env: Environment, policy: Policy, label: str, path: str, words:
         what = "may not be executed" if closed else "is not in the image"
         fix = "install it, or name one that is there"
         yield _problem(label, f"the interpreter of /{path}, {missing}, {what}: no container starts", fix)
+
+
+def _signals(env: Environment) -> Iterator[Finding]:
+    """A shell that stays process 1: it neither ends at SIGTERM nor passes it on, and the program is killed later."""
+    assert env.image is not None
+    label = "ENTRYPOINT" if env.image.entrypoint else "CMD"
+    argv = env.image.entrypoint or env.image.command
+    if len(argv) > 2 and SHELL.search(argv[0]) and "-c" in argv[1:3]:
+        text = argv[argv.index("-c") + 1] if argv[-1] != "-c" else ""
+        where, stays = "its shell", COMPOUND.search(text.strip()) is not None
+    else:
+        path = entry_file(env)
+        text = env.texts.get(path, b"").decode("utf-8", "replace") if is_whole(env, path) else ""
+        first = text.partition("\n")[0].split()
+        where, stays = f"/{path}", bool(first) and first[0].startswith("#!") and SHELL.search(first[-1]) is not None
+    commands = re.sub(r"(?m)(^|\s)#.*$", "", text).strip()
+    if stays and commands and not HANDS_ON.search(commands):
+        yield _problem(
+            label,
+            f"{where} stays process 1 and passes no signal on: docker stop and an eviction wait, then kill everything",
+            'start the last program with exec (exec "$@")',
+            Severity.WARNING,
+        )
 
 
 # --- where ------------------------------------------------------------------------------------------------------------
