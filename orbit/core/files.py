@@ -64,16 +64,20 @@ def read_file(path: Path, limit: int) -> bytes:
 
     Raises FileNotFoundError as it comes, and :class:`InputError` for everything else that is no such file.
     """
+    pieces: list[bytes] = []
     try:
         with open_regular(path) as file:
-            data = b"".join(iter(lambda: file.read(CHUNK_BYTES) if file.tell() <= limit else b"", b""))
+            size = os.fstat(file.fileno()).st_size
+            while size <= limit and (piece := file.read(CHUNK_BYTES)):
+                pieces.append(piece)
+                size = max(size, file.tell())
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}", fix=REGULAR) from None
-    if len(data) > limit:
+    if size > limit:
         raise InputError(f"{path}: more than {limit >> 20} MB", fix="this is no file of that kind")
-    return data
+    return b"".join(pieces)
 
 
 def sync_folder(folder: Path) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["orbit.audit", "orbit.core", "orbit.profile"]):
+with atheris.instrument_imports(include=["orbit.audit", "orbit.core", "orbit.profile", "packaging"]):
     from tests.fuzz import readers
 
 from orbit.errors import OrbitError

@@ -17,6 +17,7 @@ from tests.writers.elf import Export, Import, write_elf
 from tests.writers.environment import EnvironmentWriter
 from tests.writers.wheels import write_wheel
 
+ROOT_HOME = "/root"
 STATE = "/var/local/state/b9d49c4575ea"
 PLACES: dict[str, str | None] = {"CUDA_CACHE_PATH": f"{STATE}/driver", "TRITON_CACHE_DIR": f"{STATE}/triton"}
 CUDNN = "nvidia/cudnn/lib"
@@ -104,7 +105,7 @@ def closed_root(*, open_: bool) -> Judge:
         for folder in ("root", "root/.local", "root/.local/python", "root/.local/python/bin"):
             rootfs.folder(folder, 0o755 if open_ else 0o700)
         (rootfs.env.prefix / "bin").mkdir(exist_ok=True)
-        (rootfs.env.prefix / "bin/python3").symlink_to("/root/.local/python/bin/python3.12")
+        (rootfs.env.prefix / "bin/python3").symlink_to(f"{ROOT_HOME}/.local/python/bin/python3.12")
 
     return image("unreadable", change)
 
@@ -205,7 +206,7 @@ CASES = [
     Case("c8", "image-user",
          image("image-user", plain_entry, HOME="/nonexistent"),
          image("image-user", HOME="/home/ann"), "/nonexistent"),
-    Case("c9", "interpreter-link", python_link("/root/.local/python/bin/python3.12"),
+    Case("c9", "interpreter-link", python_link(f"{ROOT_HOME}/.local/python/bin/python3.12"),
          python_link("/usr/bin/python3.12"), "root"),
     Case("c9", "unreadable", closed_root(open_=False), closed_root(open_=True), "root"),
     Case("c10", "image-user", configured("image-user", entrypoint=("/opt/gone/start",)),
