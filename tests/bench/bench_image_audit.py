@@ -14,13 +14,15 @@ import argparse
 import gc
 import hashlib
 import json
+import multiprocessing
 import os
 import resource
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from orbit.audit.decompress import PIECE_BYTES, decompressed
@@ -31,6 +33,9 @@ from orbit.core.console import Silent
 from orbit.core.meter import Meter
 from orbit.profile.model import load_profile
 
+ENVIRONMENT, FRESH = "environment, every file hashed", "image, nothing remembered"
+REMEMBERED = "image, layers remembered"
+
 
 def cpu_seconds() -> float:
     """User and system time of this process and its finished children."""
@@ -38,13 +43,16 @@ def cpu_seconds() -> float:
     return sum(part.ru_utime + part.ru_stime for part in parts)
 
 
-def once(action: Callable[[], object]) -> tuple[float, float, int]:
-    """Wall seconds, CPU seconds and peak bytes (with children) of ``action``."""
-    gc.collect()
-    cpu = cpu_seconds()
+def once(what: str, target: str, profile_name: str, cache: str) -> tuple[float, float, int]:
+    """Wall seconds, CPU seconds and peak bytes (with children) of reading one target in a process of its own."""
+    profile = load_profile(profile_name)
+    gc.disable()
     with Meter() as meter:
-        action()
-    return meter.seconds, cpu_seconds() - cpu, meter.peak_bytes
+        if what == ENVIRONMENT:
+            read_environment(Path(target), profile, Silent())
+        else:
+            read_image(target, profile, Silent(), Path(cache) if what == REMEMBERED else None)
+    return meter.seconds, cpu_seconds(), meter.peak_bytes
 
 
 def pieces(path: Path) -> Iterator[bytes]:
@@ -81,22 +89,20 @@ def main() -> int:
     parser.add_argument("--profile", default="cu130")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    profile = load_profile(args.profile)
-    gc.disable()
-    with tempfile.TemporaryDirectory() as cache:
-        actions: dict[str, Callable[[], object]] = {
-            "environment, every file hashed": lambda: read_environment(args.environment, profile, Silent()),
-            "image, nothing remembered": lambda: read_image(args.layout, profile, Silent()),
-            "image, layers remembered": lambda: read_image(args.layout, profile, Silent(), Path(cache)),
-        }
-        read_image(args.layout, profile, Silent(), Path(cache))  # fills the page cache, too
-        rounds = [{name: once(action) for name, action in actions.items()} for _ in range(args.rounds)]
+    targets = {ENVIRONMENT: args.environment, FRESH: args.layout, REMEMBERED: args.layout}
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as cache, ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+        pool.submit(once, REMEMBERED, args.layout, args.profile, cache).result()  # fills the page cache, too
+        rounds = []
+        for _ in range(args.rounds):
+            tasks = {name: (once, name, str(target), args.profile, cache) for name, target in targets.items()}
+            rounds.append({name: pool.submit(*task).result() for name, task in tasks.items()})
     results: dict[str, object] = {
         "load_average": os.getloadavg()[0],
         "processors": len(os.sched_getaffinity(0)),
         "rounds": args.rounds,
     }
-    for name in actions:
+    for name in targets:
         walls, cpus, peaks = zip(*(one[name] for one in rounds), strict=True)
         results[name] = {
             "wall_s": round(statistics.median(walls), 2),
