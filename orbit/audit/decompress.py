@@ -23,6 +23,10 @@ AHEAD = 4
 """Pieces that wait to be used."""
 MAX_TAR_BYTES = 1 << 38
 """No layer unpacks to more (256 GiB)."""
+FREE_BYTES = 2 << 30
+MAX_RATIO = 200
+"""What unpacks to more than the first and to so many times its own size is no image: nothing but zeros packs so well,
+and a few megabytes of them would keep the audit busy for hours."""
 MAGIC_BYTES = 6
 REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
@@ -42,7 +46,15 @@ def codec_of(head: bytes) -> str:
 
 def decompressed(pieces: Iterable[bytes], label: str) -> Iterator[bytes]:
     """The bytes inside ``pieces``. Raises :class:`InputError`, also for a stream that is cut short or never ends."""
-    source = iter(pieces)
+    packed = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal packed
+        for piece in pieces:
+            packed += len(piece)
+            yield piece
+
+    source = counted()
     head = b""
     for piece in source:
         head += piece
@@ -56,6 +68,10 @@ def decompressed(pieces: Iterable[bytes], label: str) -> Iterator[bytes]:
             total += len(piece)
             if total > MAX_TAR_BYTES:
                 raise InputError(f"{label}: unpacks to more than {MAX_TAR_BYTES} bytes", fix="this is no image")
+            if total > FREE_BYTES and total > packed * MAX_RATIO:
+                raise InputError(
+                    f"{label}: {packed} bytes unpack to more than {MAX_RATIO} times as many", fix="this is no image"
+                )
             yield piece
     except (zstandard.ZstdError, zlib.error, EOFError) as error:
         raise InputError(

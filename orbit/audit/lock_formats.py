@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from orbit.core.files import read_file
 from orbit.core.records import parse_toml
 from orbit.errors import InputError, MissingError
-from orbit.profile.lock import Artifact, Lock, Package, Source, parse_lock
+from orbit.profile.lock import Artifact, Lock, Package, Source, read_tables
 from orbit.profile.platform import marker_holds
 
 type Format = Literal["uv", "pylock", "requirements"]
@@ -68,7 +68,7 @@ def read_listed(path: Path, extras: Sequence[str]) -> Listed:
     tables = parse_toml(data, path, fix="make the lock anew")
     if "lock-version" in tables:
         return read_pylock(tables, data, path)
-    lock = parse_lock(data, path)
+    lock = read_tables(tables, data, path)
     return Listed(path, "uv", lock.sha256, _closure(lock, extras), lock=lock)
 
 

@@ -72,7 +72,7 @@ def audit_targets(targets: Sequence[Target], options: Options, progress: Progres
         except (InputError, MissingError) as error:
             if len(targets) == 1:
                 raise
-            unread.append(Skipped(what=printable(target.spec), reason=str(error)))
+            unread.append(Skipped(what=printable(target.spec), reason=printable(str(error))))
     return AuditReport(orbit=__version__, reports=tuple(reports), unread=tuple(unread))
 
 
@@ -88,7 +88,7 @@ def parts_of(target: Target, profile: Profile) -> list[tuple[Target, str]]:
 def _with_remark(report: TargetReport, remark: str) -> TargetReport:
     if not remark:
         return report
-    skipped = Skipped(what="together with the other wheels", reason=remark)
+    skipped = Skipped(what="together with the other wheels", reason=printable(remark))
     return msgspec.structs.replace(report, skipped=(*report.skipped, skipped))
 
 
@@ -161,11 +161,15 @@ def judge(
     rules, skipped = select(env, options)
     rows: tuple[DepthLibrary, ...] = ()
     if options.deep:
+
+        def named(path: str) -> str:
+            return printable(env.in_site(path))
+
         depth = read_target_depth(target, env, options.profile, progress)
-        rows = depth_rows(depth, env.in_site)
+        rows = depth_rows(depth, named)
         baseline = read_baseline(options.baseline) if options.baseline else None
         if options.save_baseline:
-            write_baseline(options.save_baseline, make_baseline(depth, env.in_site))
+            write_baseline(options.save_baseline, make_baseline(depth, named))
         # before the last rule: whether every declared exception is still true
         rules[-1:-1] = [rule for rule in depth_rules(depth, baseline) if rule.id in options.rules]
     progress.step(f"checking {len(rules)} rules")

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from orbit.errors import ExitCode
 
     if args.schema:
-        sys.stdout.write(json_schema().decode())
+        _put(json_schema())
         return ExitCode.OK
     if args.targets[:1] == ["explain"]:
         return _explain(args.targets[1:])
@@ -158,7 +158,17 @@ def _write(args: argparse.Namespace, report: AuditReport) -> None:
         if args.output:
             write_atomic(Path(args.output), content)
         else:
-            sys.stdout.write(content.decode())
+            _put(content)
+
+
+def _put(content: bytes) -> None:
+    """UTF-8 to stdout, whatever the terminal's encoding is: a page or a report is a file."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(content.decode())
+    else:
+        sys.stdout.flush()
+        buffer.write(content)
 
 
 class Look(TypedDict):
@@ -201,5 +211,5 @@ def _diff(args: argparse.Namespace) -> int:
     difference = diff_reports(*sides)
     sys.stderr.write(render_diff(difference, verbose=args.verbose, **_terminal(sys.stderr)))
     if args.json or args.format == "json":
-        sys.stdout.write(canonical(difference).decode() + "\n")
+        _put(canonical(difference) + b"\n")
     return ExitCode.FINDINGS if difference.worse else ExitCode.OK

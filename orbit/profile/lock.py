@@ -281,7 +281,11 @@ def read_lock(path: Path) -> Lock:
 
 def parse_lock(data: bytes, path: Path) -> Lock:
     """The lock in ``data``; ``path`` names it in errors."""
-    tables = parse_toml(data, path, fix="make it anew with `uv lock`")
+    return read_tables(parse_toml(data, path, fix="make it anew with `uv lock`"), data, path)
+
+
+def read_tables(tables: dict[str, Any], data: bytes, path: Path) -> Lock:
+    """The lock whose ``tables`` were read of ``data``. Raises :class:`InputError` when they are none."""
     if tables.get("version") != VERSION:
         raise InputError(
             f"{path}: format version {tables.get('version')!r} is not known",

@@ -7,6 +7,7 @@ import collections
 import gzip
 import hashlib
 import lzma
+import random
 import time
 from collections.abc import Iterator
 
@@ -132,3 +133,13 @@ def test_ahead_ends_its_thread_when_nobody_listens() -> None:
     count = len(made)
     time.sleep(0.05)
     assert len(made) == count <= 6
+
+
+def test_a_stream_that_packs_better_than_any_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it has kept the audit busy for hours; half of it being real is enough to be let through."""
+    monkeypatch.setattr(decompress, "FREE_BYTES", 4 << 20)
+    for bomb in (zstandard.compress(bytes(64 << 20)), gzip.compress(bytes(64 << 20))):
+        with pytest.raises(InputError, match="200 times as many"):
+            collections.deque(decompressed([bomb], "x"), maxlen=0)
+    real = random.Random(1).randbytes(1 << 20)
+    assert sum(map(len, decompressed([gzip.compress(real + bytes(64 << 20))], "x"))) == 65 << 20

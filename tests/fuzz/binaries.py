@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Iterable
 
@@ -11,7 +13,7 @@ import zstandard
 from orbit.audit.cubin import read_cubin, read_ptx
 from orbit.audit.device import guard_pattern
 from orbit.audit.dynamic import read_dynamic, read_exports
-from orbit.audit.elf import Elf
+from orbit.audit.elf import Elf, FileBuffer
 from orbit.audit.fatbin import containers_of, search_section, walk_section
 from orbit.audit.ld_conf import configured_folders, lookup_table, preloaded, read_cache
 from orbit.audit.payload import unpack
@@ -38,10 +40,24 @@ def _sections() -> bytes:
 
 def read_elf(data: bytes) -> None:
     """Everything that is read of an ELF file."""
-    elf = Elf(data, "x")
-    list(containers_of(elf))
-    read_dynamic(elf)
-    read_exports(elf)
+    for buffer in (data, as_file(data)):
+        elf = Elf(buffer, "x")
+        list(containers_of(elf))
+        read_dynamic(elf)
+        read_exports(elf)
+
+
+@functools.cache
+def memory_file() -> int:
+    """A file that is nowhere on disk."""
+    return os.memfd_create("orbit-fuzz")
+
+
+def as_file(data: bytes) -> FileBuffer:
+    """``data`` as the audit sees a file: not as bytes, which are more patient with positions that no file has."""
+    os.ftruncate(memory_file(), 0)
+    os.pwrite(memory_file(), data, 0)
+    return FileBuffer(memory_file(), len(data), "x")
 
 
 def elf_seeds() -> Iterable[bytes]:

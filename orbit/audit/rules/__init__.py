@@ -12,7 +12,7 @@ from types import ModuleType
 
 from orbit.audit.baseline import Baseline, diff_baselines, make_baseline
 from orbit.audit.depth import Depth
-from orbit.audit.facts import Environment, Kind
+from orbit.audit.facts import Environment, Kind, printable
 from orbit.audit.policy import Policy
 from orbit.audit.rules import expectation
 from orbit.audit.rules.abi import ABI
@@ -72,7 +72,8 @@ def depth_rules(depth: Depth, baseline: Baseline | None) -> tuple[Rule, ...]:
     if baseline is not None:
 
         def compared(env: Environment, _policy: Policy) -> Iterator[Finding]:
-            return kernel_baseline.compare(diff_baselines(baseline, make_baseline(depth, env.in_site)))
+            found = make_baseline(depth, lambda path: printable(env.in_site(path)))
+            return kernel_baseline.compare(diff_baselines(baseline, found))
 
         rules.append(Rule(kernel_baseline.ID, kernel_baseline.TITLE, ALL_KINDS, compared))
     return tuple(rules)
