@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orbit import __version__
-from orbit.audit.report import TargetReport
+from orbit.audit.reports.report import TargetReport
 from orbit.audit.run import audit_environment
 from orbit.core.console import Progress
 from orbit.core.files import sha256_file, tree_hash

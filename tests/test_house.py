@@ -38,17 +38,17 @@ ARROWS: dict[str, set[str]] = {
     "core": {"errors"},
     "profile": {"errors", "core"},
     "audit": {"errors", "core", "profile", "kernels.capabilities", "env.activate", "image.oci", "image.docker"},
-    "kernels": {"errors", "core", "profile", "env.cuda_home", "audit.fatbin", "audit.elf"},
+    "kernels": {"errors", "core", "profile", "env.cuda_home", "audit.binary.fatbin", "audit.binary.elf"},
     "env": {
         "errors",
         "core",
         "profile",
         "kernels.build",
         "kernels.manifest",
-        "audit.elf",
-        "audit.dists",
-        "audit.hashing",
-        "audit.tree",
+        "audit.binary.elf",
+        "audit.installed.dists",
+        "audit.installed.hashing",
+        "audit.installed.tree",
     },
     "image": {"errors", "core", "profile", "env", "kernels.build", "kernels.manifest", "smoke"},
     "smoke": {"errors", "core"},
@@ -57,6 +57,27 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"errors", "core", "ship", *STAGES},
     "__main__": {"cli"},
 }
+# Room of orbit/audit/ -> the rooms it may import: formats, facts of a file, facts of a target, what is known and what
+# follows from it, rules, reports; a reader never knows a rule, a rule never reads a file.
+AUDIT_ARROWS: dict[str, set[str]] = {
+    "facts": {"binary"},
+    "binary": set(),
+    "known": {"binary", "facts"},
+    "files": {"binary", "facts", "known"},
+    "installed": {"binary", "facts", "files", "known"},
+    "archives": {"binary", "facts", "files", "installed", "known"},
+    "images": {"binary", "facts", "files", "installed"},
+    "models": {"facts", "files", "installed", "known"},
+    "deep": {"archives", "binary", "facts", "images", "known", "reports.report", "targets"},
+    "rules": {"archives", "binary", "deep", "facts", "files", "installed", "known", "models"},
+    "evaluate": {"facts", "known", "rules"},
+    "reports": {"binary", "facts", "known", "models", "rules"},
+    "locks": {"archives", "evaluate", "facts", "files", "images", "installed", "known", "reports", "rules"},
+    "targets": set(),
+    "run": {
+        "archives", "deep", "evaluate", "facts", "images", "installed", "known", "locks", "reports", "rules", "targets",
+    },
+}  # fmt: skip
 # Rooms that run where the stack is installed: only they may import it.
 LOWER_FLOOR = {"smoke"}
 
@@ -133,6 +154,25 @@ def test_arrows_point_one_way() -> None:
     names = python_files("orbit")
     assert len(names) >= 20
     check_none(line for name in names for line in reversed_arrows(name, ARROWS))
+
+
+def inner(module: str) -> str:
+    """The room of a module of the audit: ``orbit.audit.files.scan`` -> ``files``."""
+    return f"{module}.".split(".")[2]
+
+
+def test_arrows_inside_the_audit_point_one_way() -> None:
+    names = [name for name in python_files("orbit") if name.startswith("orbit/audit/") and inner(module_name(name))]
+    assert len(names) >= 100
+    found = [
+        f"{name}:{line}: {inner(module_name(name))} may not import {target}"
+        for name in names
+        for line, target in imports(name)
+        if target.startswith("orbit.audit.")
+        and inner(target) != inner(module_name(name))
+        and not AUDIT_ARROWS[inner(module_name(name))] & {inner(target), target.removeprefix("orbit.audit.")}
+    ]
+    check_none(found)
 
 
 def test_a_reversed_arrow_would_be_seen() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from orbit.audit.facts import Environment, printable
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules import Rule, expectation
 from orbit.core.findings import Finding
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from orbit.audit.dynamic import Dynamic, Export
-from orbit.audit.fatbin import Container
+from orbit.audit.binary.dynamic import Dynamic, Export
+from orbit.audit.binary.fatbin import Container
 
 type Kind = Literal["environment", "image", "wheels"]
 """What was audited: an installed environment; a whole image; wheels, seen as if they were installed together."""
@@ -169,7 +169,8 @@ class SharedObject:
     dynamic: Dynamic | None
     """None for a static program or a bare object."""
     release: str = ""
-    """The release the library states of itself (``2.28.9``), read from its bytes; see ``orbit.audit.releases``."""
+    """The release the library states of itself (``2.28.9``), read from its bytes; see
+    ``orbit.audit.files.releases``."""
     embedded: tuple[tuple[str, str], ...] = ()
     """(family, release) of libraries that are linked into it statically, as its bytes state them."""
 
@@ -196,7 +197,7 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of a process in it: an image's ``Env``, else what the activation contract sets."""
     texts: Mapping[str, bytes] = field(default_factory=dict)
-    """Content of the small files that rules read (see ``orbit.audit.texts``), by path."""
+    """Content of the small files that rules read (see ``orbit.audit.files.texts``), by path."""
     image: ImageFacts | None = None
     origins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of an image's files with device code: (number of the layer, number of the member in its archive)."""

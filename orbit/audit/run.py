@@ -13,21 +13,21 @@ from pathlib import Path
 import msgspec
 
 from orbit import __version__
-from orbit.audit.baseline import make_baseline, read_baseline, write_baseline
-from orbit.audit.depth import depth_rows
-from orbit.audit.depth_sources import read_target_depth
-from orbit.audit.environment import read_environment
+from orbit.audit.archives.wheels import profile_sets, read_wheels
+from orbit.audit.deep.baseline import make_baseline, read_baseline, write_baseline
+from orbit.audit.deep.depth import depth_rows
+from orbit.audit.deep.depth_sources import read_target_depth
 from orbit.audit.evaluate import evaluate
 from orbit.audit.facts import Environment, printable
-from orbit.audit.image import read_image
-from orbit.audit.lock import audit_lock
-from orbit.audit.policy import DEFAULT_UID, Policy, load_policy
-from orbit.audit.report import AuditReport, DepthLibrary, TargetReport
+from orbit.audit.images.image import read_image
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.known.policy import DEFAULT_UID, Policy, load_policy
+from orbit.audit.locks.lock import audit_lock
+from orbit.audit.reports.report import AuditReport, DepthLibrary, TargetReport
+from orbit.audit.reports.summary import make_report
 from orbit.audit.rules import DEPTH_IDS, RULE_IDS, RULES, Rule, depth_rules
 from orbit.audit.rules.depth import kernel_baseline
-from orbit.audit.summary import make_report
 from orbit.audit.targets import Target
-from orbit.audit.wheels import profile_sets, read_wheels
 from orbit.core.console import Progress, Silent
 from orbit.core.findings import Skipped
 from orbit.errors import InputError, MissingError

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypedDict
 
 if TYPE_CHECKING:
-    from orbit.audit.report import AuditReport
+    from orbit.audit.reports.report import AuditReport
     from orbit.audit.run import Options
     from orbit.core.console import Progress
 
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit, print, and say by the exit status whether anything is wrong."""
-    from orbit.audit.report import json_schema
+    from orbit.audit.reports.report import json_schema
     from orbit.errors import ExitCode
 
     if args.schema:
@@ -145,8 +145,8 @@ def _progress() -> Progress:
 
 def _write(args: argparse.Namespace, report: AuditReport) -> None:
     """The result in the wanted format, and always the text for people on stderr."""
-    from orbit.audit.formats import render
-    from orbit.audit.text import render_reports
+    from orbit.audit.reports.formats import render
+    from orbit.audit.reports.text import render_reports
     from orbit.core.files import write_atomic
 
     form = "json" if args.json else args.format
@@ -186,7 +186,7 @@ def _terminal(stream: TextIO) -> Look:
 
 
 def _explain(rules: list[str]) -> int:
-    from orbit.audit.explain import explain, list_rules
+    from orbit.audit.reports.explain import explain, list_rules
     from orbit.errors import ExitCode
 
     look = _terminal(sys.stdout)
@@ -196,8 +196,8 @@ def _explain(rules: list[str]) -> int:
 
 def _diff(args: argparse.Namespace) -> int:
     """Two targets, or two reports saved with --json, compared."""
-    from orbit.audit.diff import diff_reports, load_report
-    from orbit.audit.diff_text import render_diff
+    from orbit.audit.reports.diff import diff_reports, load_report
+    from orbit.audit.reports.diff_text import render_diff
     from orbit.core.records import canonical
     from orbit.errors import ExitCode, InputError
 

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from orbit.audit.elf import HEADER, SECTION, Elf, is_elf
+from orbit.audit.binary.elf import HEADER, SECTION, Elf, is_elf
 from orbit.core import proc, tools
 
 SHT_NULL = 0

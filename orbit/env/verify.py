@@ -12,9 +12,9 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from orbit.audit.dists import installed_dists
-from orbit.audit.hashing import Hashing
-from orbit.audit.tree import find_layout
+from orbit.audit.installed.dists import installed_dists
+from orbit.audit.installed.hashing import Hashing
+from orbit.audit.installed.tree import find_layout
 
 
 def drifted(prefix: Path, python: str, *, contested: Container[str]) -> dict[str, tuple[str, ...]]:

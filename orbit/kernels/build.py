@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbit.audit.elf import is_elf
-from orbit.audit.fatbin import read_containers
+from orbit.audit.binary.elf import is_elf
+from orbit.audit.binary.fatbin import read_containers
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree, sha256_file
 from orbit.core.findings import Finding, Severity, Skipped

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orbit.audit.fatbin import Container
+from orbit.audit.binary.fatbin import Container
 from orbit.core.findings import Finding, Severity
 from orbit.core.records import Record
 from orbit.errors import InputError

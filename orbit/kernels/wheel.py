@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from email.parser import HeaderParser
 from pathlib import Path
 
-from orbit.audit.elf import is_elf, open_elf
+from orbit.audit.binary.elf import is_elf, open_elf
 from orbit.core.proc import run
 from orbit.core.tools import beside
 from orbit.errors import InputError

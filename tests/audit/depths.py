@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbit.audit.cubin import Kernel
-from orbit.audit.depth import ContainerDepth, Depth, FileDepth, ImageDepth, read_depth
-from orbit.audit.environment import read_environment
+from orbit.audit.binary.cubin import Kernel
+from orbit.audit.deep.depth import ContainerDepth, Depth, FileDepth, ImageDepth, read_depth
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.depth import DEPTH
 from orbit.core.console import Silent
 from orbit.core.findings import Finding

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from orbit.audit.dists import owners_of, read_dists
 from orbit.audit.facts import Environment, Layout
-from orbit.audit.objects import needed_exports, read_objects
+from orbit.audit.files.objects import needed_exports, read_objects
+from orbit.audit.files.texts import read_text, read_texts
+from orbit.audit.installed.dists import owners_of, read_dists
+from orbit.audit.installed.tree import read_tree
 from orbit.audit.rules import RULES
-from orbit.audit.texts import read_text, read_texts
-from orbit.audit.tree import read_tree
 from orbit.core.findings import Finding
 from tests.audit.support import make_policy
 

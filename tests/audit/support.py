@@ -6,11 +6,11 @@ import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 
-from orbit.audit.environment import read_environment
+from orbit.audit.archives.wheels import read_wheels
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Expectations, Policy, load_policy
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.known.policy import Expectations, Policy, load_policy
 from orbit.audit.rules import RULES
-from orbit.audit.wheels import read_wheels
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
 from orbit.profile.model import load_profile

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.dynamic import read_dynamic
-from orbit.audit.elf import Elf
-from orbit.audit.policy import BaseLibrary, load_system
+from orbit.audit.binary.dynamic import read_dynamic
+from orbit.audit.binary.elf import Elf
+from orbit.audit.known.policy import BaseLibrary, load_system
 from orbit.core.paths import data_file
 
 VARIABLE = "ORBIT_TEST_BASE"

@@ -10,7 +10,7 @@ import pytest
 
 from orbit.audit.evaluate import evaluate, waive
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Expectations, Policy, Waiver
+from orbit.audit.known.policy import Expectations, Policy, Waiver
 from orbit.audit.rules import ALL_KINDS, RULES, Rule
 from orbit.core.findings import Finding, Severity
 from tests.audit.support import TODAY, make_policy, read

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbit.audit.facts import Environment, FileFact, Layout, Tree, join, printable
-from orbit.audit.tree import read_tree
+from orbit.audit.installed.tree import read_tree
 
 
 def test_kinds_are_told_apart_and_links_are_not_followed(tmp_path: Path) -> None:

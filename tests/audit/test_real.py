@@ -73,7 +73,7 @@ def test_transformer_engine_needs_a_newer_cublas(tmp_path: Path, cublas: str, la
 def test_golden_counts_of_cublaslt_13_1(tmp_path: Path) -> None:
     from collections import Counter
 
-    from orbit.audit.fatbin import read_containers
+    from orbit.audit.binary.fatbin import read_containers
 
     prefix = install(tmp_path / "env", "nvidia-cublas==13.1.0.3")
     path = prefix / "lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13"

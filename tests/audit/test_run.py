@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orbit.audit.report import TargetReport
+from orbit.audit.reports.report import TargetReport
+from orbit.audit.reports.text import render_text
 from orbit.audit.rules import RULES
 from orbit.audit.run import audit_environment
-from orbit.audit.text import render_text
 from orbit.core.paths import data_root
 from orbit.profile.model import load_profile
 from tests.writers.elf import write_elf

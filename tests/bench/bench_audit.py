@@ -24,11 +24,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orbit.audit.dists import installed_dists
-from orbit.audit.fatbin import read_containers
-from orbit.audit.objects import read_objects
+from orbit.audit.binary.fatbin import read_containers
+from orbit.audit.files.objects import read_objects
+from orbit.audit.installed.dists import installed_dists
+from orbit.audit.installed.tree import find_layout, read_tree
 from orbit.audit.run import audit_environment
-from orbit.audit.tree import find_layout, read_tree
 from orbit.core.proc import run
 from orbit.profile.model import load_profile
 

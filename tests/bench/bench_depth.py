@@ -19,10 +19,10 @@ import sys
 import time
 from pathlib import Path
 
-from orbit.audit.baseline import make_baseline
-from orbit.audit.depth import read_depth
-from orbit.audit.environment import read_environment
-from orbit.audit.policy import load_policy
+from orbit.audit.deep.baseline import make_baseline
+from orbit.audit.deep.depth import read_depth
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.known.policy import load_policy
 from orbit.audit.rules.depth import DEPTH
 from orbit.core.console import Silent
 from orbit.core.meter import Meter, resident_bytes

@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from orbit.audit.decompress import PIECE_BYTES, decompressed
-from orbit.audit.environment import read_environment
-from orbit.audit.image import read_image
-from orbit.audit.image_source import FolderArchive, read_image_ref
+from orbit.audit.images.decompress import PIECE_BYTES, decompressed
+from orbit.audit.images.image import read_image
+from orbit.audit.images.image_source import FolderArchive, read_image_ref
+from orbit.audit.installed.environment import read_environment
 from orbit.core.console import Silent
 from orbit.core.meter import Meter
 from orbit.profile.model import load_profile

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orbit.audit.policies import lowest_floor
+from orbit.audit.archives.wheels import read_wheels
+from orbit.audit.known.policies import lowest_floor
 from orbit.audit.rules.abi import stable_abi
 from orbit.audit.rules.abi.wheel_tag import needs_of
-from orbit.audit.wheels import read_wheels
 from orbit.core.console import Silent
 from orbit.core.proc import run
 from orbit.profile.model import load_profile

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orbit.audit import fact_cache
-from orbit.audit.report import AuditReport, json_schema
+from orbit.audit.installed import fact_cache
+from orbit.audit.reports.report import AuditReport, json_schema
 from orbit.audit.rules import RULE_IDS
 from orbit.cli import main
 from tests.audit.depths import both

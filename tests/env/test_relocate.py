@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.elf import HEADER, Elf
+from orbit.audit.binary.elf import HEADER, Elf
 from orbit.env.relocate import blank_path, drop_debug_sections, find_paths, is_elf_file, replace_text
 from tests.writers.elf import write_elf
 

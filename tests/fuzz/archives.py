@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from orbit.audit import layers
-from orbit.audit.decompress import decompressed
+from orbit.audit.archives.wheels import read_wheels
 from orbit.audit.facts import Layout
-from orbit.audit.image import assemble
-from orbit.audit.image_stream import read_stream
-from orbit.audit.overlay import stack
-from orbit.audit.remote import Part, RemoteZip, Web
-from orbit.audit.sdist import read_sdist
-from orbit.audit.wheel_metadata import metadata_facts, read_metadata
-from orbit.audit.wheels import read_wheels
+from orbit.audit.images import layers
+from orbit.audit.images.decompress import decompressed
+from orbit.audit.images.image import assemble
+from orbit.audit.images.image_stream import read_stream
+from orbit.audit.images.overlay import stack
+from orbit.audit.locks.remote import Part, RemoteZip, Web
+from orbit.audit.locks.sdist import read_sdist
+from orbit.audit.locks.wheel_metadata import metadata_facts, read_metadata
 from orbit.core.console import Silent
 from orbit.profile.model import load_profile
 from tests.fuzz.base import Reader
@@ -66,7 +66,7 @@ class LocalWeb(Web):
         self.data = data
 
     def part(self, url: str, start: int, stop: int) -> Part:
-        """See :meth:`orbit.audit.remote.Web.part`."""
+        """See :meth:`orbit.audit.locks.remote.Web.part`."""
         first = max(0, len(self.data) + start) if start < 0 else start
         return Part(self.data[first : len(self.data) if start < 0 else stop], first, len(self.data))
 

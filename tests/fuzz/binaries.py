@@ -10,16 +10,16 @@ from collections.abc import Iterable
 import lz4.block
 import zstandard
 
-from orbit.audit.cubin import read_cubin, read_ptx
-from orbit.audit.device import guard_pattern
-from orbit.audit.dynamic import read_dynamic, read_exports
-from orbit.audit.elf import Elf, FileBuffer
-from orbit.audit.fatbin import containers_of, search_section, walk_section
-from orbit.audit.ld_conf import configured_folders, lookup_table, preloaded, read_cache
-from orbit.audit.payload import unpack
-from orbit.audit.releases import read_embedded, read_release
-from orbit.audit.sass import direct_calls, immediates, pointers, stub_of
-from orbit.audit.scan import scan_member
+from orbit.audit.binary.cubin import read_cubin, read_ptx
+from orbit.audit.binary.dynamic import read_dynamic, read_exports
+from orbit.audit.binary.elf import Elf, FileBuffer
+from orbit.audit.binary.fatbin import containers_of, search_section, walk_section
+from orbit.audit.binary.payload import unpack
+from orbit.audit.binary.sass import direct_calls, immediates, pointers, stub_of
+from orbit.audit.files.releases import read_embedded, read_release
+from orbit.audit.files.scan import scan_member
+from orbit.audit.known.device import guard_pattern
+from orbit.audit.models.ld_conf import configured_folders, lookup_table, preloaded, read_cache
 from tests.fuzz.base import Reader
 from tests.writers.cubin import EMPTY, TRAPS, Calls, Says, works, write_cubin
 from tests.writers.elf import Export, Import, write_elf

@@ -11,23 +11,23 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from orbit.audit.baseline import Baseline, diff_baselines, read_baseline, write_baseline
-from orbit.audit.dists import owners_of, read_dist
-from orbit.audit.environment import identity_of
+from orbit.audit.deep.baseline import Baseline, diff_baselines, read_baseline, write_baseline
 from orbit.audit.facts import Environment, FileFact, Layout, SharedObject, Tree
-from orbit.audit.image_layout import image_layout
-from orbit.audit.image_source import FolderArchive, read_image_ref
-from orbit.audit.lock_formats import read_listed
-from orbit.audit.lock_rules import generic_findings
-from orbit.audit.lock_wheels import lock_environment, one_of_each
-from orbit.audit.policy import Policy, load_expectations, load_policy
-from orbit.audit.report import load_reports
-from orbit.audit.requirements import parse
+from orbit.audit.images.image_layout import image_layout
+from orbit.audit.images.image_source import FolderArchive, read_image_ref
+from orbit.audit.installed.dists import owners_of, read_dist
+from orbit.audit.installed.environment import identity_of
+from orbit.audit.installed.tree import find_layout
+from orbit.audit.known.policy import Policy, load_expectations, load_policy
+from orbit.audit.locks.lock_formats import read_listed
+from orbit.audit.locks.lock_rules import generic_findings
+from orbit.audit.locks.lock_wheels import lock_environment, one_of_each
+from orbit.audit.models.requirements import parse
+from orbit.audit.reports.report import load_reports
 from orbit.audit.rules import RULES
-from orbit.audit.tree import find_layout
 from orbit.profile.model import load_profile
 from orbit.profile.platform import marker_holds
-from tests.audit.reports import call, full_report
+from tests.audit.written_reports import call, full_report
 from tests.fuzz.base import Reader
 from tests.writers.tiny_image import file, write_image
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from orbit.audit.fatbin import read_containers
+from orbit.audit.binary.fatbin import read_containers
 
 
 def ours(path: Path) -> Counter[str]:

@@ -23,15 +23,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from orbit.audit.coverage import RELOCATABLE, container_archs, results_of
-from orbit.audit.cubin import Kernel, read_cubin, read_ptx
-from orbit.audit.depth import best_image, read_depth
-from orbit.audit.device import own_capability
-from orbit.audit.elf import open_elf
+from orbit.audit.binary.coverage import RELOCATABLE, container_archs, results_of
+from orbit.audit.binary.cubin import Kernel, read_cubin, read_ptx
+from orbit.audit.binary.elf import open_elf
+from orbit.audit.binary.fatbin import Container, Image
+from orbit.audit.binary.payload import unpack
+from orbit.audit.deep.depth import best_image, read_depth
 from orbit.audit.facts import SharedObject
-from orbit.audit.fatbin import Container, Image
-from orbit.audit.objects import object_of
-from orbit.audit.payload import unpack
+from orbit.audit.files.objects import object_of
+from orbit.audit.known.device import own_capability
 from orbit.audit.rules.coverage import arch_coverage
 from orbit.audit.rules.depth import arch_guard
 from orbit.audit.targets import profile_for

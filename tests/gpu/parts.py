@@ -112,7 +112,7 @@ def add(archive: tarfile.TarFile, path: Path, name: str, arch: str) -> None:
     if ".so" not in path.suffixes or path.stat().st_size < CHUNK:
         archive.add(path, arcname=name, recursive=False)
         return
-    from orbit.audit.fatbin import read_containers
+    from orbit.audit.binary.fatbin import read_containers
 
     data = bytearray(path.read_bytes())
     for container in read_containers(path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orbit.audit.fatbin import Container, Image
+from orbit.audit.binary.fatbin import Container, Image
 from orbit.errors import InputError
 from orbit.kernels.manifest import BuildManifest, Unit, check, read_units, summarise
 from orbit.kernels.recipe import Recipe, load_recipe

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from orbit.audit.baseline import Baseline, diff_baselines, make_baseline
-from orbit.audit.depth import Depth
+from orbit.audit.deep.baseline import Baseline, diff_baselines, make_baseline
+from orbit.audit.deep.depth import Depth
 from orbit.audit.facts import Environment, Kind, printable
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules import expectation
 from orbit.audit.rules.abi import ABI
 from orbit.audit.rules.coverage import COVERAGE

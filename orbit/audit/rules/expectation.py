@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from orbit.audit.facts import Environment, SharedObject, join
-from orbit.audit.policy import Gap, Policy, matches
+from orbit.audit.known.policy import Gap, Policy, matches
 from orbit.audit.rules.coverage import arch_coverage
 from orbit.audit.rules.loading import needs_library
 from orbit.core.findings import Finding, Severity

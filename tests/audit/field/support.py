@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orbit.audit.report import TargetReport
+from orbit.audit.reports.report import TargetReport
 from orbit.audit.run import Options, audit_target
 from orbit.audit.targets import detect, profile_for
 from orbit.core.console import Silent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding
 from orbit.profile.lock import Lock, Package, Source
 from tests.audit.field.support import device

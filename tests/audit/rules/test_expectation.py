@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.environment import read_environment
 from orbit.audit.evaluate import evaluate
-from orbit.audit.policy import Absent, Dispatching, Expectations, Feature, Gap, Waiver
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.known.policy import Absent, Dispatching, Expectations, Feature, Gap, Waiver
 from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.knowledge import SymbolFamily, symbol_family, symbols
-from orbit.audit.loader import loader_of
-from orbit.audit.objects import names_of
-from orbit.audit.policy import Policy
+from orbit.audit.files.objects import names_of
+from orbit.audit.known.knowledge import SymbolFamily, symbol_family, symbols
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.loader import loader_of
 from orbit.audit.rules.abi.undefined_symbol import (
     NEW_STRING,
     Open,

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.loader import native_machine
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.loader import native_machine
 from orbit.core.findings import Finding, Severity
 
 ID = "foreign-extension"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from abi3info import DATAS, FUNCTIONS
 
 from orbit.audit.facts import Distribution, Environment, SharedObject
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.abi.foreign_extension import ABI3_TAG, TAGGED
 from orbit.audit.rules.abi.wheel_tag import tags_of
 from orbit.core.findings import Finding, Severity

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orbit.audit.dynamic import Dynamic, Export, Import
+from orbit.audit.binary.dynamic import Dynamic, Export, Import
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "symbol-version"

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from orbit.audit.copies import site_of
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.knowledge import SymbolFamily, symbol_family, symbols
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.objects import families_defined_by, names_of
-from orbit.audit.policy import Policy
+from orbit.audit.files.objects import families_defined_by, names_of
+from orbit.audit.known.knowledge import SymbolFamily, symbol_family, symbols
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.copies import site_of
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "undefined-symbol"

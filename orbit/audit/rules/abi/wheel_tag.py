@@ -10,14 +10,14 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from orbit.audit.dynamic import VersionNeed
+from orbit.audit.archives.wheel_names import MACHINE, installable, read_name, read_tags
+from orbit.audit.binary.dynamic import VersionNeed
 from orbit.audit.facts import Distribution, Environment, SharedObject
-from orbit.audit.loader import native_machine
-from orbit.audit.policies import Promise, above, host_glibc, load_policies, lowest_floor, promise_of
-from orbit.audit.policy import Policy
+from orbit.audit.known.policies import Promise, above, host_glibc, load_policies, lowest_floor, promise_of
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.loader import native_machine
 from orbit.audit.rules.abi.foreign_extension import PLATFORMS, TAGGED, is_importable
 from orbit.audit.rules.loading import needs_library
-from orbit.audit.wheel_names import MACHINE, installable, read_name, read_tags
 from orbit.core.findings import Finding, Severity
 
 ID = "wheel-tag"

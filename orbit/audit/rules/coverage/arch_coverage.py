@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from orbit.audit import vendor
-from orbit.audit.coverage import Result, arch_counts, container_archs, file_result, results_of
+from orbit.audit.binary.coverage import Result, arch_counts, container_archs, file_result, results_of
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.policy import Gap, Policy, matches
+from orbit.audit.known import vendor
+from orbit.audit.known.policy import Gap, Policy, matches
 from orbit.core.findings import Finding, Severity
 from orbit.profile.model import GpuTarget
 

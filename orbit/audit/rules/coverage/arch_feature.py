@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orbit.audit.coverage import arch_counts, container_archs, feature_of, result_of
+from orbit.audit.binary.coverage import arch_counts, container_archs, feature_of, result_of
+from orbit.audit.binary.fatbin import Container
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.fatbin import Container
-from orbit.audit.policy import Policy, matches
+from orbit.audit.known.policy import Policy, matches
 from orbit.audit.rules.coverage.arch_coverage import is_dispatching
 from orbit.audit.rules.integrity.data import artifacts
 from orbit.core.findings import Finding, Severity

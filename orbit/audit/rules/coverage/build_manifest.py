@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from orbit.audit.coverage import arch_counts, container_archs, result_of
+from orbit.audit.binary.coverage import arch_counts, container_archs, result_of
 from orbit.audit.facts import Environment, SharedObject, join
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "build-manifest"

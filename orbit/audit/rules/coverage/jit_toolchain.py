@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orbit.audit.facts import Environment, Kind, SharedObject, join
-from orbit.audit.jit import Need, User, installed, load_jit, release_of
-from orbit.audit.policy import Policy
-from orbit.audit.settings import EXECUTE, READ, can_reach, find_program, locate, may, search_path, value_of
-from orbit.audit.tree import resolve
+from orbit.audit.installed.tree import resolve
+from orbit.audit.known.jit import Need, User, installed, load_jit, release_of
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.settings import EXECUTE, READ, can_reach, find_program, locate, may, search_path, value_of
 from orbit.core.findings import Finding, Severity
 from orbit.errors import InputError
 from orbit.kernels.capabilities import compiles, first_cuda

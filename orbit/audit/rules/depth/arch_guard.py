@@ -11,11 +11,11 @@ import functools
 import re
 from collections.abc import Iterator
 
-from orbit.audit.cubin import Kernel
-from orbit.audit.depth import ContainerDepth, Depth
-from orbit.audit.device import guard_pattern, is_for_others, own_capability, stated_capability
+from orbit.audit.binary.cubin import Kernel
+from orbit.audit.deep.depth import ContainerDepth, Depth
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.device import guard_pattern, is_for_others, own_capability, stated_capability
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.depth.matrix import archs, examples, registering
 from orbit.core.findings import Finding, Severity
 from orbit.profile.model import GpuTarget

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from orbit.audit.depth import Depth, ImageDepth
+from orbit.audit.deep.depth import Depth, ImageDepth
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "device-code"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orbit.audit.baseline import DepthDiff, FileDiff
+from orbit.audit.deep.baseline import DepthDiff, FileDiff
 from orbit.audit.rules.depth.matrix import examples
 from orbit.core.findings import Finding, Severity
 

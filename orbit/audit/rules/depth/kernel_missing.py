@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orbit.audit.depth import ContainerDepth, Depth
+from orbit.audit.deep.depth import ContainerDepth, Depth
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.depth.matrix import archs, examples, registering
 from orbit.core.findings import Finding, Severity
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from orbit.audit.cubin import Kernel
-from orbit.audit.depth import ContainerDepth, Depth
-from orbit.audit.device import is_for_others
+from orbit.audit.binary.cubin import Kernel
+from orbit.audit.deep.depth import ContainerDepth, Depth
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy, Stub
+from orbit.audit.known.device import is_for_others
+from orbit.audit.known.policy import Policy, Stub
 from orbit.audit.rules.depth import arch_guard
 from orbit.audit.rules.depth.matrix import archs, examples, registering
 from orbit.core.findings import Finding, Severity

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orbit.audit.depth import ContainerDepth, Depth
-from orbit.audit.device import readable_name
+from orbit.audit.deep.depth import ContainerDepth, Depth
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.device import readable_name
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.coverage import arch_coverage
 
 SHOWN = 4

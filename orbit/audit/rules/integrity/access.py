@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from orbit.audit.facts import Environment, FileFact
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 
 READ, EXECUTE = 4, 1
 SYSTEM_HOMES = frozenset({"", "usr", "usr/local"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "damaged-binary"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from orbit.audit.facts import Environment, join
-from orbit.audit.policy import Policy
+from orbit.audit.installed.tree import End, follow
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import counted, needed_links, some
 from orbit.audit.rules.integrity.data import artifacts
-from orbit.audit.tree import End, follow
 from orbit.core.findings import Finding, Severity
 
 ID = "dangling-link"

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import counted, some
 from orbit.core.findings import Finding, Severity
 

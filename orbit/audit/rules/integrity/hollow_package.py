@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orbit.audit.facts import Distribution, Environment, RecordRow, join
-from orbit.audit.policy import Policy
+from orbit.audit.installed.tree import End, follow, resolve
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import Access, counted, outermost, some
 from orbit.audit.rules.integrity.dangling_link import MESSAGES, Group, cause_of
-from orbit.audit.tree import End, follow, resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "hollow-package"

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, join
-from orbit.audit.policy import Policy
+from orbit.audit.installed.tree import End, follow
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import counted, some
 from orbit.audit.rules.integrity.dangling_link import is_interpreter
 from orbit.audit.rules.integrity.data import artifacts
-from orbit.audit.tree import End, follow
 from orbit.core.findings import Finding, Severity
 
 ID = "interpreter-link"

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, join
-from orbit.audit.policy import Policy, matches
+from orbit.audit.known.policy import Policy, matches
 from orbit.audit.rules.integrity.access import EXECUTE, Access, counted, some
 from orbit.audit.rules.integrity.data import artifacts
 from orbit.core.findings import Finding, Severity

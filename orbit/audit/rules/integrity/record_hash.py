@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment, RecordRow
-from orbit.audit.policy import Policy
+from orbit.audit.installed.tree import follow
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import counted, is_system_site
 from orbit.audit.rules.integrity.file_conflict import contested_paths
 from orbit.audit.rules.integrity.hollow_package import is_gone
-from orbit.audit.tree import follow
 from orbit.core.findings import Finding, Severity
 
 ID = "record-hash"

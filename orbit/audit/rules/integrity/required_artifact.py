@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from packaging.utils import canonicalize_name
 
 from orbit.audit.facts import Distribution, Environment, join
-from orbit.audit.import_path import editable_root, places, within
-from orbit.audit.policy import Policy
+from orbit.audit.installed.import_path import editable_root, places, within
+from orbit.audit.installed.tree import resolve
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.data import Artifact, artifacts
-from orbit.audit.tree import resolve
 from orbit.core.findings import Finding, Severity
 
 ID = "required-artifact"

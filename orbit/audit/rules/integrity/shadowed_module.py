@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import counted, some
 from orbit.audit.rules.integrity.data import artifacts
 from orbit.audit.rules.integrity.file_conflict import shared_paths

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from orbit.audit.facts import Environment, join
-from orbit.audit.policy import Policy, matches
+from orbit.audit.known.policy import Policy, matches
 from orbit.audit.rules.integrity.access import counted, is_system_site, some
 from orbit.audit.rules.integrity.data import artifacts
 from orbit.audit.rules.integrity.forms import Forms

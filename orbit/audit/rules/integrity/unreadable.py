@@ -10,7 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, FileFact
-from orbit.audit.policy import Policy
+from orbit.audit.installed.tree import follow
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import (
     EXECUTE,
     READ,
@@ -23,7 +24,6 @@ from orbit.audit.rules.integrity.access import (
     parents,
     some,
 )
-from orbit.audit.tree import follow
 from orbit.core.findings import Finding, Severity
 
 ID = "unreadable"

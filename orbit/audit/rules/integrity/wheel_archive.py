@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orbit.audit.archives.zip_source import PROBLEMS
 from orbit.audit.facts import Disorder, Distribution, Environment, Kind
-from orbit.audit.policy import Policy
-from orbit.audit.zip_source import PROBLEMS
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "wheel-archive"

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from orbit.audit import ld_conf
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.knowledge import Companion, Plugin, libraries, matcher
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.objects import names_of
-from orbit.audit.policy import Policy
-from orbit.audit.tree import resolve
+from orbit.audit.files.objects import names_of
+from orbit.audit.installed.tree import resolve
+from orbit.audit.known.knowledge import Companion, Plugin, libraries, matcher
+from orbit.audit.known.policy import Policy
+from orbit.audit.models import ld_conf
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "companion-library"

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orbit.audit import ld_conf
 from orbit.audit.facts import Environment
-from orbit.audit.knowledge import DriverFiles, libraries
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.policy import Policy
-from orbit.audit.tree import resolve
+from orbit.audit.installed.tree import resolve
+from orbit.audit.known.knowledge import DriverFiles, libraries
+from orbit.audit.known.policy import Policy
+from orbit.audit.models import ld_conf
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "compat-libcuda"

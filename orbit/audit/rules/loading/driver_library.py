@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment
-from orbit.audit.knowledge import DriverFiles, libraries
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.policy import Policy
+from orbit.audit.known.knowledge import DriverFiles, libraries
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "driver-library"

@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from orbit.audit.copies import Copy, copies_of, dists_of, same_content, same_release, scopes, users_of
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.loader import loader_of
-from orbit.audit.policy import Policy
-from orbit.audit.releases import number
+from orbit.audit.files.releases import number
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.copies import Copy, copies_of, dists_of, same_content, same_release, scopes, users_of
+from orbit.audit.models.loader import loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "duplicate-library"

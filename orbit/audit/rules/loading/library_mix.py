@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
-from orbit.audit.copies import Copy, copies_of, same_release, site_of
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.knowledge import Family, libraries, major_of
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.policy import Policy
-from orbit.audit.releases import number
+from orbit.audit.files.releases import number
+from orbit.audit.known.knowledge import Family, libraries, major_of
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.copies import Copy, copies_of, same_release, site_of
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "library-mix"

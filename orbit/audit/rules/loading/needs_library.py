@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment
-from orbit.audit.knowledge import libraries, matcher
-from orbit.audit.loader import loader_of
-from orbit.audit.policy import Absent, Policy, matches
-from orbit.audit.vendor import Unshipped, unshipped
+from orbit.audit.known.knowledge import libraries, matcher
+from orbit.audit.known.policy import Absent, Policy, matches
+from orbit.audit.known.vendor import Unshipped, unshipped
+from orbit.audit.models.loader import loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "needs-library"

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from orbit.audit import ld_conf
 from orbit.audit.facts import Environment, SharedObject
-from orbit.audit.loader import Loader, loader_of
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
+from orbit.audit.models import ld_conf
+from orbit.audit.models.loader import Loader, loader_of
 from orbit.core.findings import Finding, Severity
 
 ID = "run-path"

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from packaging.utils import canonicalize_name
 
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.policy import Policy
-from orbit.audit.requirements import EGG_INFO
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.requirements import EGG_INFO
 from orbit.core.findings import Finding, Severity
 
 ID = "duplicate-distribution"

@@ -10,8 +10,8 @@ import posixpath
 from collections.abc import Iterator
 
 from orbit.audit.facts import Distribution, Environment, join
-from orbit.audit.import_path import Place, editable_root, egg_links, modules_of, places, state, within
-from orbit.audit.policy import Policy
+from orbit.audit.installed.import_path import Place, editable_root, egg_links, modules_of, places, state, within
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "editable"

@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
-from orbit.audit.claim import claim_of, is_of_profile, lock_policy
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.known_dists import Compiled, KnownDists, known_dists
-from orbit.audit.policy import Policy
-from orbit.audit.requirements import groups
+from orbit.audit.known.known_dists import Compiled, KnownDists, known_dists
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.claim import claim_of, is_of_profile, lock_policy
+from orbit.audit.models.requirements import groups
 from orbit.core.findings import Finding, Severity
 from orbit.profile.rules import family_problem
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.version import Version
 
-from orbit.audit.claim import RECORD, Claim, claim_of, claim_problem, lock_of
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.claim import RECORD, Claim, claim_of, claim_problem, lock_of
 from orbit.core.findings import Finding, Severity
 from orbit.errors import InputError
 from orbit.profile.lock import Lock, Package

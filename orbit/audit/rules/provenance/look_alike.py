@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
-from orbit.audit.claim import is_of_profile, lock_policy
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.known_dists import LookAlike, known_dists
-from orbit.audit.policy import Policy
+from orbit.audit.known.known_dists import LookAlike, known_dists
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.claim import is_of_profile, lock_policy
 from orbit.core.findings import Finding, Severity
 
 ID = "look-alike"

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from orbit.audit.facts import Environment, join
-from orbit.audit.import_path import roots
-from orbit.audit.policy import Policy
+from orbit.audit.installed.import_path import roots
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "path-collision"

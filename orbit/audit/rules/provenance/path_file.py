@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from orbit.audit.facts import Environment
-from orbit.audit.import_path import PathLine, absolute, editable_root, path_lines, state
-from orbit.audit.known_dists import known_dists
-from orbit.audit.policy import Policy
+from orbit.audit.installed.import_path import PathLine, absolute, editable_root, path_lines, state
+from orbit.audit.known.known_dists import known_dists
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Finding, Severity
 
 ID = "path-file"

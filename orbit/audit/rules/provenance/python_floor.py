@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
-from orbit.audit.requirements import full_version, groups
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.requirements import full_version, groups
 from orbit.core.findings import Finding, Severity
 
 ID = "python-floor"

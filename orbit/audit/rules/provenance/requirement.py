@@ -13,10 +13,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from orbit.audit.claim import claim_of, lock_of, lock_policy
 from orbit.audit.facts import Environment
-from orbit.audit.policy import Policy
-from orbit.audit.requirements import (
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.claim import claim_of, lock_of, lock_policy
+from orbit.audit.models.requirements import (
     DISTRO_SITE,
     EGG_INFO,
     Group,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from orbit.audit.claim import claim_of, is_of_profile, lock_of, lock_policy
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.import_path import editable_root
-from orbit.audit.policy import Policy
+from orbit.audit.installed.import_path import editable_root
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.claim import claim_of, is_of_profile, lock_of, lock_policy
 from orbit.core.findings import Finding, Severity
 
 ID = "source-drift"

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, Kind
-from orbit.audit.jit import installed
-from orbit.audit.policy import Policy
-from orbit.audit.settings import Baked, Setting, load_settings, settings_of
+from orbit.audit.known.jit import installed
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.settings import Baked, Setting, load_settings, settings_of
 from orbit.core.findings import Finding, Severity
 
 ID = "baked-variable"

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import msgspec
 
 from orbit.audit.facts import Environment, Kind
-from orbit.audit.jit import Cache, installed, load_jit
-from orbit.audit.policy import Policy
-from orbit.audit.settings import (
+from orbit.audit.known.jit import Cache, installed, load_jit
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.settings import (
     WRITE,
     Setting,
     entry_is_unread,

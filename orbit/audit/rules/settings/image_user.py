@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 from orbit.audit.facts import Environment, Kind
-from orbit.audit.loader import native_machine
-from orbit.audit.policy import Policy
-from orbit.audit.settings import (
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.loader import native_machine
+from orbit.audit.models.settings import (
     EXECUTE,
     READ,
     WRITE,

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from orbit.audit.facts import Environment, Kind
-from orbit.audit.jit import Cache, load_jit
-from orbit.audit.policy import Policy
-from orbit.audit.settings import locate, settings_of
+from orbit.audit.known.jit import Cache, load_jit
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.settings import locate, settings_of
 from orbit.core.findings import Finding, Severity
 from orbit.kernels.capabilities import table
 

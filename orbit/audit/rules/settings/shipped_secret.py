@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from orbit.audit.facts import Environment, Kind
-from orbit.audit.policy import Policy
-from orbit.audit.settings import load_settings
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.settings import load_settings
 from orbit.core.findings import Finding, Severity
 
 ID = "shipped-secret"

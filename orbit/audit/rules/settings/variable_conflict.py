@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from orbit.audit.coverage import result_of
+from orbit.audit.binary.coverage import result_of
 from orbit.audit.facts import Environment, Kind, printable
-from orbit.audit.jit import release_of
-from orbit.audit.policy import Policy
-from orbit.audit.settings import (
+from orbit.audit.installed.tree import resolve
+from orbit.audit.known.jit import release_of
+from orbit.audit.known.policy import Policy
+from orbit.audit.models.settings import (
     EXECUTE,
     LibraryVariable,
     PathVariable,
@@ -28,7 +29,6 @@ from orbit.audit.settings import (
     may,
     settings_of,
 )
-from orbit.audit.tree import resolve
 from orbit.core.findings import Finding, Severity
 from orbit.errors import InputError
 from orbit.kernels.capabilities import compiles

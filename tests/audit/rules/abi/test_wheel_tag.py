@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Absent, Expectations
+from orbit.audit.known.policy import Absent, Expectations
 from orbit.core.findings import Finding, Severity
 from tests.audit.support import judge, judge_wheels, make_policy
 from tests.writers.elf import Export, Import, write_elf

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Dispatching, Expectations, Gap
+from orbit.audit.known.policy import Dispatching, Expectations, Gap
 from tests.audit.support import judge, make_policy
 from tests.writers.elf import write_elf
 from tests.writers.environment import EnvironmentWriter

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orbit.audit.environment import read_environment
 from orbit.audit.facts import Environment, ImageFacts, Layout
-from orbit.audit.policy import Policy
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding, Severity
 from orbit.env.cuda_home import link_farm
+from tests.audit.known.test_jit import released
 from tests.audit.support import make_policy
-from tests.audit.test_jit import released
 from tests.writers.elf import write_elf
 from tests.writers.environment import EnvironmentWriter
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Dispatching, Expectations, Stub
+from orbit.audit.known.policy import Dispatching, Expectations, Stub
 from orbit.audit.rules.depth import DEPTH
 from tests.audit.depths import both, judge_depth, library
 from tests.audit.support import make_policy

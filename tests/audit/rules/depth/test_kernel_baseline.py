@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbit.audit.baseline import make_baseline
-from orbit.audit.policy import Policy
+from orbit.audit.deep.baseline import make_baseline
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules import depth_rules
 from orbit.core.findings import Finding, Severity
 from tests.audit.depths import both, library, read

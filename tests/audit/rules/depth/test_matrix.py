@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbit.audit.policy import Dispatching, Expectations
+from orbit.audit.known.policy import Dispatching, Expectations
 from orbit.audit.rules.depth.matrix import SHOWN, archs, examples, registering
 from tests.audit.depths import both, library, read
 from tests.audit.support import make_policy

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from orbit.audit.environment import read_environment
 from orbit.audit.facts import Distribution, Environment
-from orbit.audit.objects import read_objects
-from orbit.audit.policy import Policy
+from orbit.audit.files.objects import read_objects
+from orbit.audit.files.texts import read_texts
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.installed.tree import read_tree
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules import RULES
-from orbit.audit.texts import read_texts
-from orbit.audit.tree import read_tree
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
 from tests.audit.support import make_policy

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orbit.audit.archives.zip_source import PROBLEMS
 from orbit.audit.rules.integrity import wheel_archive
-from orbit.audit.zip_source import PROBLEMS
 from orbit.core.findings import Severity
 from tests.audit.support import judge_wheels
 from tests.source import ROOT

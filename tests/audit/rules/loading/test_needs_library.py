@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Absent, Expectations
+from orbit.audit.known.policy import Absent, Expectations
 from orbit.audit.rules.loading import needs_library
 from orbit.core.findings import Severity
 from tests.audit.rooted import SITE, judge_root, write_root

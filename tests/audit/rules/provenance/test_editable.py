@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.environment import read_environment
+from orbit.audit.installed.environment import read_environment
 from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding, Severity

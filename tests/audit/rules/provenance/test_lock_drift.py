@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules.provenance.lock_drift import same_version
 from orbit.core.findings import Finding
 from orbit.profile.lock import Lock, parse_lock

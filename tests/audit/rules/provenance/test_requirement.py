@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Severity
 from orbit.profile.model import load_profile
 from tests.audit.support import judge, judge_wheels, make_policy

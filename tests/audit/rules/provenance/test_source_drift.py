@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.audit.policy import Policy
+from orbit.audit.known.policy import Policy
 from orbit.core.findings import Severity
 from orbit.core.paths import checkout_root
 from orbit.profile.lock import Lock, Package, Source, read_lock

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from orbit.audit.dists import installed_dists, owners_of
-from orbit.audit.environment import read_environment
 from orbit.audit.facts import Environment, ImageFacts, Layout
-from orbit.audit.objects import read_objects
-from orbit.audit.policy import Policy
+from orbit.audit.files.objects import read_objects
+from orbit.audit.files.texts import read_texts
+from orbit.audit.installed.dists import installed_dists, owners_of
+from orbit.audit.installed.environment import read_environment
+from orbit.audit.installed.tree import read_tree
+from orbit.audit.known.policy import Policy
 from orbit.audit.rules import Rule
-from orbit.audit.texts import read_texts
-from orbit.audit.tree import read_tree
 from orbit.core.console import Silent
 from orbit.core.findings import Finding
 from tests.audit.support import make_policy

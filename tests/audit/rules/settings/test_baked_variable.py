@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from orbit.audit.models.settings import load_settings
 from orbit.audit.rules import RULES
 from orbit.audit.rules.settings.baked_variable import _hits
-from orbit.audit.settings import load_settings
 from orbit.core.findings import Severity
 from tests.audit.rules.settings.rootfs import Rootfs, judge_environment, judge_image
 

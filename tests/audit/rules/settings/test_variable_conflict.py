@@ -9,9 +9,9 @@ import pytest
 from orbit.audit.rules import RULES
 from orbit.audit.rules.settings.variable_conflict import parse_archs
 from orbit.core.findings import Finding, Severity
+from tests.audit.known.test_jit import released
 from tests.audit.rules.settings.rootfs import PREFIX, Rootfs, judge_environment, judge_image
 from tests.audit.support import make_policy
-from tests.audit.test_jit import released
 from tests.writers.elf import write_elf
 
 RULE = RULES["variable-conflict"]

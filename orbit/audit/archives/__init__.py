@@ -1,0 +1,1 @@
+"""Read wheels as if they were installed, without unpacking them."""

@@ -1,0 +1,1 @@
+"""What ``--deep`` reads: the kernels inside device code, for each target."""

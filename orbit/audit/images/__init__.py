@@ -1,0 +1,1 @@
+"""Read container images layer by layer, without unpacking them."""

@@ -1,0 +1,1 @@
+"""What is known and what is right, as data: expectations of a profile, libraries, tags, compilers, settings."""

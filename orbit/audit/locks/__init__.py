@@ -1,0 +1,1 @@
+"""Judge what a lock will install, before it is installed."""

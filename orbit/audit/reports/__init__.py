@@ -1,0 +1,1 @@
+"""What an audit says, and every form in which it is shown."""
