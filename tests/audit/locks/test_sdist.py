@@ -72,6 +72,7 @@ def test_zip_archives() -> None:
         (b"no archive", "x-1.0.zip"),
         (gzip.compress(b"\0" * 100 + b"x" * 5000), "x-1.0.tar.gz"),
     ],
+    ids=["cut", "no archive", "empty", "no zip", "zeros"],
 )
 def test_damage_is_told(data: bytes, name: str) -> None:
     with pytest.raises(InputError):
