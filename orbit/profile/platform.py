@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 from typing import NewType
 
-from packaging.markers import Marker
+from packaging.markers import Marker, UndefinedEnvironmentName
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -77,5 +77,5 @@ def marker_holds(marker: str, where: Path) -> bool:
     """Whether a PEP 508 marker is true on the target platform. ``where`` names the file in errors."""
     try:
         return Marker(marker).evaluate(MARKER_ENVIRONMENT)
-    except (ValueError, RecursionError) as error:  # also versions in it with numbers of thousands of digits
+    except (ValueError, UndefinedEnvironmentName, RecursionError) as error:  # also numbers of thousands of digits
         raise InputError(f"{where}: marker {marker!r} is not valid: {error}", fix="run `uv lock`") from None

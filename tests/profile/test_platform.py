@@ -34,7 +34,10 @@ def test_one_usable_tag_of_a_compressed_set_is_enough() -> None:
     assert wheel_rank("a-1.0.tar.gz") is None
 
 
-@pytest.mark.parametrize("marker", ["nonsense", "python_version >= ", "weather == 'fair'", ""])
+@pytest.mark.parametrize(
+    "marker",
+    ["nonsense", "python_version >= ", "weather == 'fair'", "'' >= ')3.1'", f"python_version < '{'9' * 5000}'", ""],
+)
 def test_a_marker_that_is_none_names_the_file(marker: str) -> None:
     with pytest.raises(InputError, match=r"uv\.lock: marker"):
         marker_holds(marker, WHERE)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -117,7 +118,7 @@ def _counts(requirement: Requirement, markers: Mapping[str, str], extra: str) ->
         if extra and requirement.marker.evaluate({**markers, "extra": ""}):
             return False
         return requirement.marker.evaluate({**markers, "extra": extra})
-    except (ValueError, RecursionError):  # undefined comparisons, versions that are none, endless numbers
+    except (ValueError, UndefinedEnvironmentName, RecursionError):  # also numbers of thousands of digits
         return False
 
 

@@ -153,3 +153,8 @@ def test_numbers_without_end_are_nobody_s_requirement() -> None:
     assert names(dist("a", f"b>={ENDLESS}"), dist("b")) == []
     assert names(dist("a", "b>=1"), dist("b", version=ENDLESS)) == []
     assert names(dist("a", f"b ; python_version < '{ENDLESS}'")) == []
+
+
+def test_markers_about_nothing_are_nobody_s_requirement() -> None:
+    """Two texts compared: a KeyError in packaging 26. Found by fuzzing."""
+    assert names(dist("a", "b ; '' >= ')3.1'", "c ; python_version ~= 'x'")) == []
