@@ -95,8 +95,8 @@ def test_plain_python_is_something_to_audit_and_a_broken_archive_is_damage(tmp_p
 
 
 def test_every_kind_that_the_reader_tells_has_a_sentence() -> None:
-    source = (ROOT / "orbit" / "audit" / "wheel_disorder.py").read_text() + (
-        ROOT / "orbit" / "audit" / "wheels.py"
+    source = (ROOT / "orbit" / "audit" / "archives" / "wheel_disorder.py").read_text() + (
+        ROOT / "orbit" / "audit" / "archives" / "wheels.py"
     ).read_text()
     for kind in wheel_archive.DIFFERENCES:
         assert f'"{kind}"' in source, kind
