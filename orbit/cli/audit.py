@@ -104,6 +104,9 @@ def _options(args: argparse.Namespace) -> Options:
     for option in ("baseline", "save_baseline"):
         if getattr(args, option) and not args.deep:
             raise InputError(f"--{option.replace('_', '-')} without --deep", fix="add --deep")
+    for written in (args.output, args.save_baseline):
+        if written and not Path(written).absolute().parent.is_dir():
+            raise InputError(f"{written}: no folder to write it into", fix="make the folder, or name another file")
     for name in (*(args.rule or ()), *(args.skip or ())):
         if name not in RULE_IDS:
             raise InputError(f"no rule named {name!r}", fix='"orbit audit explain" lists the rules')

@@ -94,6 +94,8 @@ def test_bare_site_packages(env: EnvironmentWriter, capsys: pytest.CaptureFixtur
         ([".", "--gpu", "9"], "--gpu 9: no such compute capability"),
         ([".", "--rule", "arch"], "no rule named 'arch'"),
         ([".", "--baseline", "x"], "--baseline without --deep"),
+        ([".", "--output", "/nowhere/r"], "/nowhere/r: no folder to write it into"),
+        ([".", "--deep", "--save-baseline", "/nowhere/b"], "/nowhere/b: no folder to write it into"),
         (["explain", "arch-cover"], "arch-coverage"),
         (["diff", "."], "diff compares two things"),
     ],
