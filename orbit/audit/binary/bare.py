@@ -9,7 +9,8 @@ and more), so only small ones are looked into.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+import msgspec
 
 from orbit.audit.binary.elf import MAGIC, Buffer, MalformedBinary
 from orbit.audit.binary.fatbin import Container, Image
@@ -27,7 +28,7 @@ CONTENT = {
 def mark_bare(container: Container, data: Buffer) -> Container:
     """``container``, with ``bare`` set when no image of it holds code or data."""
     if container.images and all(_is_bare(image, data) for image in container.images):
-        return replace(container, bare=True)
+        return msgspec.structs.replace(container, bare=True)
     return container
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbit.audit.binary.dynamic import Export as Symbol
-from orbit.audit.binary.elf import MappedFile
+from orbit.audit.binary.dynamic import read_exports
+from orbit.audit.binary.elf import MalformedBinary, MappedFile, open_elf
 from orbit.audit.binary.sparse import Window
 from orbit.audit.files import keeper, scan
 from orbit.audit.files.objects import read_objects
@@ -52,6 +53,13 @@ def test_it_finds_what_is_found_on_disk(
     file.write_bytes(data)
     file.chmod(mode)
     objects, damaged = read_objects(root, read_tree(root))
+    for item in objects:  # exports are read on disk when somebody wants them, of a stream always
+        if item.dynamic and scan.is_library(item.path, item.dynamic.soname):
+            try:
+                with open_elf(file, name) as elf:
+                    read_exports(elf)
+            except MalformedBinary as error:
+                objects, damaged = (), {name: error.what}
     found = scanned(name, bytes(data), mode, step=step)
     assert ([found.object] if found.object else []) == list(objects)
     assert ({name: found.damaged} if found.damaged else {}) == damaged
