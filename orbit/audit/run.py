@@ -1,4 +1,7 @@
-"""Audit targets: read the facts of each once, run every rule over them, make the report. The only wiring there is."""
+"""Audit targets: read the facts of each once, run every rule over them, make the report. The only wiring there is.
+
+What reads one kind of target is imported when there is such a target: start-up is a tenth of an audit.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,12 @@ from pathlib import Path
 import msgspec
 
 from orbit import __version__
-from orbit.audit.archives.wheels import profile_sets, read_wheels
 from orbit.audit.deep.baseline import make_baseline, read_baseline, write_baseline
 from orbit.audit.deep.depth import depth_rows
-from orbit.audit.deep.depth_sources import read_target_depth
 from orbit.audit.evaluate import evaluate
 from orbit.audit.facts import Environment, printable
-from orbit.audit.images.image import read_image
 from orbit.audit.installed.environment import read_environment
 from orbit.audit.known.policy import DEFAULT_UID, Policy, load_policy
-from orbit.audit.locks.lock import audit_lock
 from orbit.audit.reports.report import AuditReport, DepthLibrary, TargetReport
 from orbit.audit.reports.summary import make_report
 from orbit.audit.rules import DEPTH_IDS, RULE_IDS, RULES, Rule, depth_rules
@@ -80,6 +79,8 @@ def parts_of(target: Target, profile: Profile) -> list[tuple[Target, str]]:
     """What is judged apart of a target, each with the reason: wheels that cannot be installed with the others."""
     if target.kind != "wheels" or len(target.paths) == 1:
         return [(target, "")]
+    from orbit.audit.archives.wheels import profile_sets
+
     together, *alone = profile_sets(target.paths, profile)
     parts = [(replace(target, paths=tuple(together.paths)), "")]
     return parts + [(Target("wheels", str(path), (path,)), item.reason) for item in alone for path in item.paths]
@@ -99,6 +100,8 @@ def audit_target(target: Target, options: Options, progress: Progress) -> Target
     :class:`orbit.errors.MissingError` when the engine that holds an image is not there.
     """
     if target.kind == "lock":
+        from orbit.audit.locks.lock import audit_lock
+
         return audit_lock(
             target.paths[0],
             options.profile,
@@ -124,7 +127,11 @@ def _read(target: Target, options: Options, progress: Progress) -> Environment:
     if target.kind == "environment":
         return read_environment(target.paths[0], options.profile, progress, options.cache)
     if target.kind == "wheels":
+        from orbit.audit.archives.wheels import read_wheels
+
         return read_wheels(target.paths, options.profile, progress)
+    from orbit.audit.images.image import read_image
+
     return read_image(target.spec, options.profile, progress, options.cache)
 
 
@@ -164,6 +171,8 @@ def judge(
 
         def named(path: str) -> str:
             return printable(env.in_site(path))
+
+        from orbit.audit.deep.depth_sources import read_target_depth
 
         depth = read_target_depth(target, env, options.profile, progress)
         rows = depth_rows(depth, named)

@@ -148,7 +148,6 @@ def _progress() -> Progress:
 
 def _write(args: argparse.Namespace, report: AuditReport) -> None:
     """The result in the wanted format, and always the text for people on stderr."""
-    from orbit.audit.reports.formats import render
     from orbit.audit.reports.text import render_reports
     from orbit.core.files import write_atomic
 
@@ -157,6 +156,8 @@ def _write(args: argparse.Namespace, report: AuditReport) -> None:
         write_atomic(Path(args.output), render_reports(report, verbose=args.verbose).encode())
     sys.stderr.write(render_reports(report, verbose=args.verbose, **_terminal(sys.stderr)))
     if form != "text":
+        from orbit.audit.reports.formats import render
+
         content = render(form, report)
         if args.output:
             write_atomic(Path(args.output), content)

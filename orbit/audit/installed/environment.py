@@ -40,8 +40,9 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
     )
     elf = read_elf_facts(layout, tree, cache, progress)
     texts = read_texts(layout.prefix, tree)
-    digests = {**remembered, **hashing.result()}
-    if memory is not None and hashing.files:
+    fresh = hashing.result()
+    digests = {**remembered, **fresh}
+    if memory is not None and any(digest[0] != "!" for digest in fresh.values()):
         try:
             memory.save(tree, digests)
         except OSError as error:
