@@ -7,7 +7,7 @@ from pathlib import Path
 from orbit.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent.parent
-DATA_FOLDERS = ("env", "kernels", "containers")
+DATA_FOLDERS = ("env", "kernels", "containers", "docs/rules")
 
 
 def data_root() -> Path:

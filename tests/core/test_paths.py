@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ def test_in_a_checkout() -> None:
     assert data_file("env", "profiles", "cu130.toml").is_file()
     for folder in paths.DATA_FOLDERS:
         assert (data_root() / folder).is_dir()
+    # the wheel, and whoever copies a checkout to build an image of it, take the same folders
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert set(wheel["force-include"]) == set(paths.DATA_FOLDERS)
 
 
 def test_in_an_installed_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

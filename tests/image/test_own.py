@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from orbit.core.console import Silent
-from orbit.core.paths import checkout_root
+from orbit.core.paths import DATA_FOLDERS, checkout_root
 from orbit.core.tools import uv
 from orbit.image.layers import SITE
 from orbit.image.own import dist_info, own_key, own_members, package_files
@@ -94,7 +94,7 @@ def test_it_holds_what_the_build_backend_puts_into_a_wheel(tmp_path: Path) -> No
     pytest.importorskip("hatchling")
     root = checkout_root()
     copy = tmp_path / "checkout"
-    for name in ("orbit", "env", "kernels", "containers"):
+    for name in ("orbit", *DATA_FOLDERS):
         shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(root / name, copy / name)
