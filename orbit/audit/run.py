@@ -112,6 +112,7 @@ def audit_target(target: Target, options: Options, progress: Progress) -> Target
             uid=options.uid,
             today=options.today,
             rules=options.rules,
+            expectations=options.expectations,
         )
     began = time.monotonic()
     policy = load_policy(options.profile, uid=options.uid, today=options.today, extra=options.expectations)
@@ -174,9 +175,9 @@ def judge(
 
         from orbit.audit.deep.depth_sources import read_target_depth
 
+        baseline = read_baseline(options.baseline) if options.baseline else None  # refused before the long work
         depth = read_target_depth(target, env, options.profile, progress)
         rows = depth_rows(depth, named)
-        baseline = read_baseline(options.baseline) if options.baseline else None
         if options.save_baseline:
             write_baseline(options.save_baseline, make_baseline(depth, named))
         # before the last rule: whether every declared exception is still true

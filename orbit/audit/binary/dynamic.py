@@ -129,14 +129,6 @@ def read_exports(elf: Elf) -> frozenset[Export]:
     return frozenset(found)
 
 
-class Definition(NamedTuple):
-    """Where a defined dynamic symbol is."""
-
-    version: str
-    address: int
-    size: int
-
-
 class Names:
     """Names to look up in many files, with what DT_GNU_HASH needs of them."""
 

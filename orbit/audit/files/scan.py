@@ -42,7 +42,6 @@ METADATA_NAMES = frozenset({"METADATA", "WHEEL", "RECORD", "INSTALLER", "direct_
 EXTENSIONS = (".cpython-", ".abi3.")
 """In the name of a Python extension module, whose symbols nobody but the interpreter asks for."""
 
-SITE_ENDS = (".pth", ".egg-link")
 URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 type Piece = bytes | memoryview

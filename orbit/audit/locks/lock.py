@@ -56,11 +56,13 @@ def audit_lock(
     uid: int = DEFAULT_UID,
     today: dt.date | None = None,
     rules: Collection[str] | None = None,
+    expectations: tuple[Path, ...] = (),
 ) -> TargetReport:
     """Judge the lock at ``path`` (uv.lock, pylock.toml, requirements.txt) for ``profile``.
 
     ``cache`` keeps what was read of wheels by their sha256; ``wheels`` are folders with wheels that need not be asked
-    for; ``offline`` asks no server. ``rules`` are the ids that may run (all when not given). A lock beside
+    for; ``offline`` asks no server. ``rules`` are the ids that may run (all when not given),
+    ``expectations`` further files of waivers. A lock beside
     ``env/lock-policy.toml`` is judged by that policy, any other by what holds for every lock.
 
     Raises :class:`orbit.errors.MissingError` without a file and :class:`orbit.errors.InputError` when it is no lock.
@@ -69,7 +71,7 @@ def audit_lock(
     progress = progress or Silent()
     listed = read_listed(path, profile.extras)
     own = listed.lock is not None and path.resolve().parent.joinpath(*POLICY_FILE).is_file()
-    policy = load_policy(profile, uid=uid, today=today)
+    policy = load_policy(profile, uid=uid, today=today, extra=expectations)
     if own:
         policy = replace(policy, lock=listed.lock)
     skipped: list[Skipped] = []

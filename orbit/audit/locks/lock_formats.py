@@ -29,7 +29,6 @@ type Format = Literal["uv", "pylock", "requirements"]
 MAX_BYTES = 64 << 20
 LOCAL = ("editable", "virtual", "directory", "path")
 HASH = re.compile(r"--hash[= ]sha256:([0-9a-fA-F]{64})")
-OTHER_HASH = re.compile(r"--hash[= ](?!sha256)(\w+):")
 OPTION = re.compile(r"^(-[a-zA-Z]\b|--[a-z-]+)")
 COMMENT = re.compile(r"(^|\s)#.*$")
 

@@ -89,6 +89,18 @@ def test_conflicts_are_seen_before_anything_is_installed(lock: LockWriter) -> No
     assert ("file-conflict", "one + two", Severity.ERROR) in told(lock.audit())
 
 
+def test_the_callers_own_waivers_hold_for_locks_too(lock: LockWriter, tmp_path: Path) -> None:
+    lock.add("one", {"x.py": b"1"})
+    lock.add("two", {"x.py": b"2"})
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'schema = 1\n[[waivers]]\nrule = "file-conflict"\nsubject = "one + two"\n'
+        'reason = "both write the same thing in other words"\nexpires = 2027-12-31\n'
+    )
+    waived = [finding.rule for finding in lock.audit(expectations=(own,)).findings if finding.waiver]
+    assert "file-conflict" in waived
+
+
 def test_where_orbit_settles_who_wins_a_conflict_is_a_note(lock: LockWriter, tmp_path: Path) -> None:
     root = checkout_root()
     (tmp_path / "env").mkdir()
