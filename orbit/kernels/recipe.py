@@ -9,21 +9,65 @@ from orbit.core.paths import data_root
 from orbit.core.records import Record, load_toml
 from orbit.errors import InputError
 from orbit.kernels.capabilities import compiles, parse_arch
+from orbit.kernels.recipe_check import check_recipe
 from orbit.profile.model import Profile
 
-GROUPS = ("cuda", "torch-build")
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+class Submodule(Record, frozen=True, kw_only=True):
+    """A git submodule: its own repository at its own commit, inside the source."""
+
+    path: str
+    """Folder inside the source."""
+    url: str
+    commit: str
+    tree: str
+    """Hash of the commit's git tree: what is really compiled, independent of history."""
+
+
+class Patch(Record, frozen=True, kw_only=True):
+    """A change to the source, applied strictly: when it does not fit exactly, the build ends."""
+
+    file: str
+    """Name of the file in ``kernels/patches/RECIPE``."""
+    reason: str
+    """Why upstream's source cannot be taken as it is."""
 
 
 class RecipeSource(Record, frozen=True, kw_only=True):
     """Where the sources come from."""
 
-    kind: Literal["sdist", "local"]
-    """``sdist``: the one uv.lock names, by sha256. ``local``: a folder under kernels/src, by tree hash."""
+    kind: Literal["sdist", "local", "git", "wheel"]
+    """``sdist`` and ``wheel``: the one uv.lock names, by sha256. ``local``: a folder under kernels/src, by tree hash.
+    ``git``: a repository by commit and tree hash."""
     folder: str = ""
     """Local only: folder under ``kernels/src``."""
     version: str = ""
-    """Local only; the lock says it for an sdist."""
+    """Local and git; the lock says it otherwise."""
+    url: str = ""
+    """Git only: the repository as people name it, ``https://...``."""
+    commit: str = ""
+    """Git only: 40 hex digits."""
+    tree: str = ""
+    """Git only: hash of that commit's tree."""
+    subdirectory: str = ""
+    """Git only: the project's folder inside the repository."""
+    submodules: tuple[Submodule, ...] = ()
+
+
+class Feature(Record, frozen=True, kw_only=True):
+    """Something a build script can silently leave out, asserted on the result."""
+
+    name: str
+    reason: str
+    """What is missing at run time without it."""
+    symbols: tuple[str, ...] = ()
+    """Patterns; each must match a dynamic symbol or a kernel of some binary in the wheel."""
+    units: tuple[str, ...] = ()
+    """Patterns of sources that must have been compiled by the shim."""
+    forbidden_defines: tuple[str, ...] = ()
+    """Macros that no compiler call may have had, e.g. ``DISABLE_NVSHMEM``."""
 
 
 class SharedObject(Record, frozen=True, kw_only=True):
@@ -47,7 +91,10 @@ class Recipe(Record, frozen=True, kw_only=True):
     schema: int
     name: str
     dist: str
-    """Distribution name, as in uv.lock for an sdist."""
+    """Distribution name, as in uv.lock for an sdist or a wheel."""
+    mode: Literal["source", "prebuilt", "jit"] = "source"
+    """``source``: compiled here. ``prebuilt``: a wheel of the lock, verified and never compiled instead. ``jit``: a
+    wheel of the lock whose kernels are compiled at run time; compiler, headers and a probe compile are verified."""
     tier: Literal["core", "extended"]
     """``core`` is built by default, ``extended`` on big machines (``--kernels all``)."""
     group: str
@@ -61,6 +108,13 @@ class Recipe(Record, frozen=True, kw_only=True):
     artifacts: tuple[str, ...]
     """Patterns of files that the wheel must contain."""
     source: RecipeSource
+    patches: tuple[Patch, ...] = ()
+    features: tuple[Feature, ...] = ()
+    backend: Literal["setuptools", "pyproject"] = "setuptools"
+    """``setuptools``: setup.py with its folder on the path. ``pyproject``: the backend that pyproject.toml names, with
+    what the build environment has installed (nothing is fetched)."""
+    config_settings: dict[str, str] = {}
+    """What the backend is told (``pyproject`` only)."""
     include: tuple[str, ...] = ()
     """Include folders of locked wheels, relative to site-packages, put on CPATH."""
     env: dict[str, str] = {}
@@ -84,19 +138,7 @@ def load_recipe(name: str) -> Recipe:
         raise InputError(f"{path}: schema {recipe.schema} is not known", fix="this version of orbit reads schema 1")
     if recipe.name != name:
         raise InputError(f"{path}: name = {recipe.name!r} but the file is called {name}.toml", fix="make them equal")
-    if recipe.group not in GROUPS:
-        raise InputError(f"{path}: group = {recipe.group!r}", fix=f"use one of {', '.join(GROUPS)}")
-    local = recipe.source.kind == "local"
-    if local != (recipe.shared_object is not None and bool(recipe.source.folder) and bool(recipe.source.version)):
-        raise InputError(
-            f"{path}: source.kind = {recipe.source.kind!r} does not fit the rest",
-            fix="a local source needs source.folder, source.version and [shared_object]; an sdist none of them",
-        )
-    if not recipe.artifacts or recipe.memory_gib <= 0 or recipe.core_hours <= 0 or recipe.device_units < 0:
-        raise InputError(
-            f"{path}: artifacts, memory_gib, core_hours and device_units must say something",
-            fix="name the files the wheel must hold and positive estimates",
-        )
+    check_recipe(path, recipe)
     for key, value in recipe.env.items():
         unknown = set(PLACEHOLDER.findall(value)) - set(arch_words(("sm_90a",)))
         if unknown:
