@@ -16,16 +16,19 @@ from orbit.core.tools import explain_uv, uv
 from orbit.errors import CommandFailed
 from orbit.profile.lock import Lock
 
-FORMAT = 1
+FORMAT = 2
 FREE_BYTES = {"cuda": 1_000_000_000, "torch-build": 8_000_000_000}
 SITE = Path("lib") / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 """site-packages relative to the environment; builds run on the CPython that runs orbit (3.12, pyproject.toml)."""
 
 
 def closure_hash(lock: Lock, group: str) -> str:
-    """Identity of everything a group installs: name, version and the sha256 of the wheel or sdist taken."""
+    """Identity of everything a group installs: name, version and the sha256 of the wheel or sdist taken.
+
+    What Orbit itself needs is not part of it: a new library of ours changes no kernel.
+    """
     packages = []
-    for package in lock.closure(groups=(group,)):
+    for package in lock.closure(groups=(group,), project=False):
         artifact = package.wheel or package.sdist
         packages.append((package.name, package.version, artifact.sha256 if artifact else package.source.url))
     return content_key(packages)
@@ -65,6 +68,6 @@ def build_environment(group: str, lock: Lock, store: Store, progress: Progress) 
             )
         except CommandFailed as error:
             raise explain_uv(error) from None
-        return {"packages": len(lock.closure(groups=(group,)))}
+        return {"packages": len(lock.closure(groups=(group,), project=False))}
 
     return store.obtain("build-env", inputs, work)

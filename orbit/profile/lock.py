@@ -156,16 +156,18 @@ class Lock(Record, frozen=True, kw_only=True, dict=True):
             raise InputError(f"{self.path}: no package named {name!r}", fix="`orbit lock explain --all` lists them all")
         return found
 
-    def closure(self, extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[Package, ...]:
+    def closure(
+        self, extras: Sequence[str] = (), groups: Sequence[str] = (), *, project: bool = True
+    ) -> tuple[Package, ...]:
         """Everything installed for the project's own dependencies, these extras and groups; without the project.
 
-        Sorted by name. Raises :class:`InputError` for an extra or a group that pyproject.toml does not have.
+        With ``project`` false the groups alone, as ``uv sync --only-group``. Sorted by name. Raises :class:`InputError` for an extra or a group that pyproject.toml does not have.
         """
         self._require("extra", extras, self.root.optional_dependencies)
         self._require("dependency group", groups, self.root.dev_dependencies)
         seen: dict[tuple[str, str], set[str]] = {}
         found: dict[tuple[str, str], Package] = {}
-        queue = [(self.root, ("", *extras))]
+        queue: list[tuple[Package, tuple[str, ...]]] = [(self.root, ("", *extras))] if project else []
         for group in groups:
             queue.extend(self._targets(self.root.dev_dependencies[group]))
         while queue:

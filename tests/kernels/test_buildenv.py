@@ -42,6 +42,9 @@ def test_another_compiler_is_another_environment_and_another_package_is_not(lock
     before = closure_hash(lock, "cuda")
     assert closure_hash(edited(lock, "nvidia-cuda-nvcc"), "cuda") != before
     assert closure_hash(edited(lock, "transformers"), "cuda") == before
+    # what Orbit itself needs changes no kernel
+    assert closure_hash(edited(lock, "msgspec"), "cuda") == before
+    assert closure_hash(edited(lock, "torch"), "torch-build") != closure_hash(lock, "torch-build")
 
 
 def test_a_full_disk_is_refused_before_anything_is_fetched(

@@ -112,6 +112,7 @@ def test_closure_follows_extras_markers_and_groups() -> None:
     assert names(lock.closure()) == ["a", "b", "c", "cycle", "d"]
     assert names(lock.closure(["stack"])) == ["a", "b", "c", "cycle", "d", "s"]
     assert names(lock.closure(groups=["cuda"])) == ["a", "b", "c", "cycle", "d", "g"]
+    assert names(lock.closure(groups=["cuda"], project=False)) == ["g"]
 
 
 def test_an_extra_asked_for_later_is_still_followed() -> None:
@@ -231,11 +232,21 @@ def test_a_cut_or_damaged_lock_is_an_input_error_or_a_lock(data: st.DataObject) 
 
 
 @pytest.mark.parametrize(
-    ("extras", "groups"), [((), ()), (("stack",), ()), ((), ("cuda",)), (("stack",), ("torch-build", "dev"))]
+    ("extras", "groups", "project"),
+    [
+        ((), (), True),
+        (("stack",), (), True),
+        ((), ("cuda",), True),
+        ((), ("cuda",), False),
+        (("stack",), ("torch-build", "dev"), True),
+    ],
 )
-def test_closure_of_the_real_lock_is_what_uv_exports(extras: tuple[str, ...], groups: tuple[str, ...]) -> None:
+def test_closure_of_the_real_lock_is_what_uv_exports(
+    extras: tuple[str, ...], groups: tuple[str, ...], project: bool
+) -> None:
     root = checkout_root()
-    options = [f"--extra={extra}" for extra in extras] + [f"--group={group}" for group in groups]
+    option = "--group" if project else "--only-group"
+    options = [f"--extra={extra}" for extra in extras] + [f"{option}={group}" for group in groups]
     told = subprocess.run(
         [
             tools.uv(),
@@ -254,7 +265,7 @@ def test_closure_of_the_real_lock_is_what_uv_exports(extras: tuple[str, ...], gr
         check=True,
     )
     lines = [line.partition(";")[0].strip() for line in told.stdout.splitlines() if "==" in line]
-    mine = read_lock(root / "uv.lock").closure(extras, groups)
+    mine = read_lock(root / "uv.lock").closure(extras, groups, project=project)
     assert [f"{p.name}=={p.version}" for p in mine] == sorted(lines, key=lambda line: line.partition("==")[0])
 
 
