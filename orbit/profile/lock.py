@@ -161,7 +161,8 @@ class Lock(Record, frozen=True, kw_only=True, dict=True):
     ) -> tuple[Package, ...]:
         """Everything installed for the project's own dependencies, these extras and groups; without the project.
 
-        With ``project`` false the groups alone, as ``uv sync --only-group``. Sorted by name. Raises :class:`InputError` for an extra or a group that pyproject.toml does not have.
+        With ``project`` false the groups alone, as ``uv sync --only-group``. Sorted by name. Raises
+        :class:`InputError` for an extra or a group that pyproject.toml does not have.
         """
         self._require("extra", extras, self.root.optional_dependencies)
         self._require("dependency group", groups, self.root.dev_dependencies)
