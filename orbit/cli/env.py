@@ -84,7 +84,7 @@ def _print_json(value: object) -> None:
 def _create(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.env.create import copy_out, create_environment
     from orbit.env.record import read_environment
     from orbit.kernels.build import build_kernels
@@ -92,7 +92,7 @@ def _create(args: argparse.Namespace) -> int:
 
     profile = load_profile(args.profile)
     root = checkout_root()
-    store = Store(cache_root())
+    store = open_store()
     progress = Console()
     with store.writer("orbit command"):
         store.sweep()

@@ -69,13 +69,13 @@ def run(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.env.create import create_environment
     from orbit.image.build import build_image
     from orbit.kernels.build import build_kernels
     from orbit.profile.model import load_profile
 
-    profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
+    profile, root, store = load_profile(args.profile), checkout_root(), open_store()
     out = (args.out or _default_layout(profile.name)).absolute()
     if args.dry_run:
         layers = ", ".join(["base", "interpreter", *(layer.name for layer in profile.image.layers), "orbit"])
@@ -132,14 +132,14 @@ def _load(args: argparse.Namespace) -> int:
 
 def _smoke(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.image.smoke import run_smoke
     from orbit.image.smoke_report import render
     from orbit.profile.model import load_profile
 
     profile = load_profile(args.profile)
     lists = tuple(args.list or (profile.smoke_gpu if args.gpu else profile.smoke))
-    store = Store(cache_root())
+    store = open_store()
     with store.writer("orbit image smoke"):
         report = run_smoke(profile, args.layout, lists, store, engine=args.engine, progress=Console())
     _print_json(report) if args.json else print(render(report))
@@ -149,12 +149,12 @@ def _smoke(args: argparse.Namespace) -> int:
 def _context(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.image.context import make_context
     from orbit.kernels.build import build_kernels
     from orbit.profile.model import load_profile
 
-    profile, root, store, progress = load_profile(args.profile), checkout_root(), Store(cache_root()), Console()
+    profile, root, store, progress = load_profile(args.profile), checkout_root(), open_store(), Console()
     with store.writer("orbit image context"):
         store.sweep()
         wheels = build_kernels(profile, root, store, tier=args.kernels, jobs=args.jobs, progress=progress)
@@ -165,11 +165,11 @@ def _context(args: argparse.Namespace) -> int:
 def _tree(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.image.context import make_tree, read_wheelhouse
     from orbit.profile.model import load_profile
 
-    profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
+    profile, root, store = load_profile(args.profile), checkout_root(), open_store()
     with store.writer("orbit image tree"):
         wheels = read_wheelhouse(args.wheels.absolute())
         print(make_tree(profile, root, wheels, store, out=args.out.absolute(), progress=Console()))

@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> int:
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.kernels.plan import make_plan
     from orbit.profile.model import load_profile
 
-    plan = make_plan(load_profile(args.profile), checkout_root(), Store(cache_root()), tier=args.kernels)
+    plan = make_plan(load_profile(args.profile), checkout_root(), open_store(), tier=args.kernels)
     if args.json:
         _print_json(plan)
         return ExitCode.OK
@@ -73,14 +73,14 @@ def _plan(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.errors import InputError
     from orbit.kernels.build import build_kernels
     from orbit.profile.model import load_profile
 
     if args.jobs is not None and args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: at least one job is needed", fix="leave it out to let orbit choose")
-    store = Store(cache_root())
+    store = open_store()
     profile, root = load_profile(args.profile), checkout_root()
     with store.writer("orbit kernels build"):
         store.sweep()
@@ -97,13 +97,11 @@ def _build(args: argparse.Namespace) -> int:
 
 def _manifest(args: argparse.Namespace) -> int:
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.kernels.plan import built_manifests
     from orbit.profile.model import load_profile
 
-    found, missing = built_manifests(
-        load_profile(args.profile), checkout_root(), Store(cache_root()), tier=args.kernels
-    )
+    found, missing = built_manifests(load_profile(args.profile), checkout_root(), open_store(), tier=args.kernels)
     if missing:
         raise MissingError(f"not built yet: {', '.join(missing)}", fix=f"orbit kernels build --profile {args.profile}")
     if args.json:

@@ -33,14 +33,14 @@ def run(args: argparse.Namespace) -> int:
 
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
-    from orbit.core.store import Store, cache_root
+    from orbit.core.store import open_store
     from orbit.errors import InputError
     from orbit.profile.model import load_profile
     from orbit.ship import Options, plan, ship
 
     if args.jobs is not None and args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}", fix="give a number of 1 or more")
-    profile, root, store = load_profile(args.profile), checkout_root(), Store(cache_root())
+    profile, root, store = load_profile(args.profile), checkout_root(), open_store()
     options = Options(kernels=args.kernels, jobs=args.jobs, engine=args.engine, smoke=not args.no_smoke)
     if args.dry_run:
         steps = plan(profile, root, store, options)

@@ -3,7 +3,7 @@
 Layout under the root (``$ORBIT_CACHE``, by default ``~/.cache/orbit``)::
 
     entries/<kind>/<key>/          the outputs of one piece of work
-    entries/<kind>/<key>/.orbit.json   the entry's own record, written last
+    entries/<kind>/<key>/.orbit.json   the entry's own record, written last; its time is when it was last used
     tmp/                           work in progress, emptied by the next run that holds the lock
     lock                           one writer at a time
 
@@ -12,6 +12,7 @@ Work is done in ``tmp`` on the same file system and renamed into place, so a kil
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -22,9 +23,14 @@ from typing import Any
 
 from orbit.core.files import exclusive, remove_tree, sha256_file, sync_folder
 from orbit.core.records import Record, content_key, dump_json, load_json
+from orbit.core.shared import Shared, shared_root
 from orbit.errors import InputError
 
 RECORD_NAME = ".orbit.json"
+SEEN_NAME = ".orbit.seen.json"
+"""Beside the record: what the entry's files looked like when they were last hashed."""
+SHARED_KINDS = ("wheel",)
+"""Small, flat, expensive to make, and independent of the machine but for what their inputs name."""
 _COUNT = itertools.count()
 
 
@@ -61,10 +67,17 @@ def cache_root() -> Path:
 
 
 class Store:
-    """Content-addressed results of stages."""
+    """Content-addressed results of stages.
 
-    def __init__(self, root: Path) -> None:
+    With ``shared``, results of the kinds in :data:`SHARED_KINDS` are looked for there before they are made and put
+    there afterwards.
+    """
+
+    def __init__(self, root: Path, shared: Shared | None = None) -> None:
         self.root = root
+        self.shared = shared
+        self.notes: list[str] = []
+        """What went wrong with the shared results; never a reason to fail."""
 
     def entry_path(self, kind: str, key: str) -> Path:
         """Where the result of ``kind`` with this key lives or would live."""
@@ -75,14 +88,12 @@ class Store:
         path = self.entry_path(kind, content_key(inputs))
         if not path.is_dir():
             return None
-        try:
-            record = load_json(path / RECORD_NAME, EntryRecord)
-            intact = all(sha256_file(path / name) == digest for name, digest in record.files.items())
-        except (InputError, OSError):
-            intact = False
-        if not intact:
+        record = _intact(path)
+        if record is None:
             self.discard(path)
             return None
+        with contextlib.suppress(OSError):  # a store that others own can be used, too
+            os.utime(path / RECORD_NAME)
         return Entry(path=path, record=record, reused=True)
 
     def obtain(self, kind: str, inputs: dict[str, Any], work: Callable[[Path], dict[str, Any]]) -> Entry:
@@ -90,7 +101,7 @@ class Store:
 
         ``work`` gets an empty folder; whatever it leaves there is the entry. If it raises, nothing is kept.
         """
-        found = self.find(kind, inputs)
+        found = self.find(kind, inputs) or self._borrow(kind, inputs)
         if found is not None:
             return found
         key = content_key(inputs)
@@ -108,20 +119,43 @@ class Store:
                 seconds=round(time.monotonic() - began, 3),
             )
             dump_json(folder / RECORD_NAME, record)
-            final = self.entry_path(kind, key)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.rename(folder, final)
-            except OSError as error:
-                # another process finished the same work first: its result is as good as ours
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                remove_tree(folder)
-            sync_folder(final.parent)
+            final = self._settle(folder, kind, key)
         except BaseException:
             remove_tree(folder)
             raise
+        if self.shared and kind in SHARED_KINDS:
+            problem = self.shared.publish(kind, key, final, self.root / "tmp")
+            if problem:
+                self.notes.append(f"{kind} {key[:12]}: {problem}")
         return Entry(path=final, record=record, reused=False)
+
+    def _settle(self, folder: Path, kind: str, key: str) -> Path:
+        final = self.entry_path(kind, key)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(folder, final)
+        except OSError as error:
+            # another process finished the same work first: its result is as good as ours
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            remove_tree(folder)
+        sync_folder(final.parent)
+        return final
+
+    def _borrow(self, kind: str, inputs: dict[str, Any]) -> Entry | None:
+        """The shared result, copied here; None when there is none or it is not right."""
+        if self.shared is None or kind not in SHARED_KINDS:
+            return None
+        key = content_key(inputs)
+        folder = self.scratch(f"{kind}-{key[:12]}")
+        problem = self.shared.fetch(kind, key, folder)
+        record = _intact(folder) if not problem else None
+        if record is None or (record.kind, content_key(record.inputs)) != (kind, key):
+            remove_tree(folder)
+            if problem != "absent":
+                self.notes.append(f"{kind} {key[:12]}: {problem or 'is not what its name says'}")
+            return None
+        return Entry(path=self._settle(folder, kind, key), record=record, reused=True)
 
     def scratch(self, name: str) -> Path:
         """A fresh empty folder on the store's file system; the next run removes it if this one is killed."""
@@ -157,6 +191,45 @@ class Store:
                 doomed = tmp / f"swept.{os.getpid()}.{next(_COUNT)}"
                 os.rename(leftover, doomed)
                 remove_tree(doomed)
+
+
+def open_store() -> Store:
+    """The store that the variables name: ``$ORBIT_CACHE``, and ``$ORBIT_SHARED`` behind it."""
+    shared = shared_root()
+    return Store(cache_root(), Shared(shared) if shared else None)
+
+
+def _intact(path: Path) -> EntryRecord | None:
+    """The record of an entry whose top-level files are all as it says.
+
+    A file that was hashed before and has not been touched since (inode, size, times) is not hashed again: a wheel can
+    have a gigabyte, and who installs it hashes it anyway.
+    """
+    try:
+        record = load_json(path / RECORD_NAME, EntryRecord)
+        seen = _seen(path)
+        now = {name: _stamp(path / name) for name in record.files}
+        fresh = [name for name in record.files if seen.get(name) != now[name]]
+        if any(sha256_file(path / name) != record.files[name] for name in fresh):
+            return None
+    except (InputError, OSError):
+        return None
+    if fresh:
+        with contextlib.suppress(OSError):
+            dump_json(path / SEEN_NAME, now)
+    return record
+
+
+def _seen(path: Path) -> dict[str, list[int]]:
+    try:
+        return load_json(path / SEEN_NAME, dict[str, list[int]])
+    except InputError:
+        return {}
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _maker_runs(name: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orbit.core import store as stores
 from orbit.core.records import content_key
 from orbit.core.store import RECORD_NAME, Store, cache_root
 from orbit.errors import RefusedError
@@ -200,3 +201,34 @@ def test_cache_root_by_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/h")
     assert cache_root() == Path("/h/.cache/orbit")
+
+
+def test_a_file_that_was_not_touched_is_hashed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.obtain("thing", INPUTS, work)
+    hashed: list[Path] = []
+    real = stores.sha256_file
+    monkeypatch.setattr(stores, "sha256_file", lambda path: hashed.append(path) or real(path))
+    first = store.find("thing", INPUTS)
+    assert first is not None
+    assert [path.name for path in hashed] == ["small"]
+    assert store.find("thing", INPUTS) is not None
+    assert len(hashed) == 1
+    (first.path / "small").write_text("SMALL")
+    assert store.find("thing", INPUTS) is None
+
+
+def test_use_is_seen_in_the_record_s_time(store: Store) -> None:
+    path = store.obtain("thing", INPUTS, work).path / RECORD_NAME
+    os.utime(path, (1, 1))
+    store.find("thing", INPUTS)
+    assert path.stat().st_mtime > 1
+
+
+def test_the_store_that_the_variables_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ORBIT_SHARED", raising=False)
+    assert (stores.open_store().root, stores.open_store().shared) == (tmp_path / "cache", None)
+    monkeypatch.setenv("ORBIT_SHARED", str(tmp_path / "shared"))
+    shared = stores.open_store().shared
+    assert shared is not None
+    assert shared.root == tmp_path / "shared"
