@@ -38,7 +38,17 @@ ARROWS: dict[str, set[str]] = {
     "core": {"errors"},
     "profile": {"errors", "core"},
     "audit": {"errors", "core", "profile", "kernels.capabilities", "env.activate", "image.oci", "image.docker"},
-    "kernels": {"errors", "core", "profile", "env.cuda_home", "audit.binary.fatbin", "audit.binary.elf"},
+    "kernels": {
+        "errors",
+        "core",
+        "profile",
+        "env.cuda_home",
+        "audit.binary.cubin",
+        "audit.binary.dynamic",
+        "audit.binary.elf",
+        "audit.binary.fatbin",
+        "audit.binary.payload",
+    },
     "env": {
         "errors",
         "core",

@@ -29,6 +29,8 @@ class Unit(Record, frozen=True, kw_only=True):
     effective: tuple[str, ...]
     """Pairs the compiler was given."""
     status: int
+    defines: tuple[str, ...] | None = None
+    """Macros in force (``NAME`` or ``NAME=value``, without those taken back by ``-U``); None: the log does not say."""
 
 
 class Binary(Record, frozen=True, kw_only=True):
@@ -70,6 +72,8 @@ class BuildManifest(Record, frozen=True, kw_only=True):
     """sha256 of the compiler shim."""
     run_paths_removed: dict[str, str] = {}
     """Absolute run paths taken out of binaries: file to number of entries."""
+    run_paths_set: dict[str, str] = {}
+    """Run path of binaries that were given ways to libraries of other wheels: file to all its entries."""
     wheel: str
     """File name."""
     wheel_sha256: str
@@ -94,6 +98,7 @@ def read_units(log: Path) -> tuple[Unit, ...]:
                     requested=tuple(entry["requested"]),
                     effective=tuple(entry["effective"]),
                     status=entry["status"],
+                    defines=tuple(entry["defines"]) if "defines" in entry else None,
                 )
             )
     except (ValueError, KeyError) as error:

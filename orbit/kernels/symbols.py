@@ -1,0 +1,55 @@
+"""Names in the binaries of a wheel: dynamic symbols, and kernels by architecture; mangled, as the linker has them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbit.audit.binary.cubin import read_cubin
+from orbit.audit.binary.dynamic import read_exports
+from orbit.audit.binary.elf import Elf, is_elf, open_elf
+from orbit.audit.binary.fatbin import containers_of
+from orbit.audit.binary.payload import unpack
+
+
+@dataclass(frozen=True, slots=True)
+class WheelSymbols:
+    """What the binaries of one wheel offer by name."""
+
+    exports: frozenset[str]
+    """Defined dynamic symbols of all binaries together."""
+    kernels: dict[str, frozenset[str]]
+    """Kernels by architecture; every architecture that was asked for has a key, also without a kernel."""
+
+
+def wheel_symbols(files: Mapping[str, bytes], archs: Sequence[str]) -> WheelSymbols:
+    """Read every binary of a wheel (file name to content). ``archs`` are those asked for: ``("sm_90a", "sm_100a")``.
+
+    Relocatable objects inside fatbins hold kernels before they are linked: they count as well as the linked ones, since
+    both carry the same names. Raises :class:`orbit.audit.binary.elf.MalformedBinary` for damaged content.
+    """
+    exports: set[str] = set()
+    kernels: dict[str, set[str]] = {arch: set() for arch in archs}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "binary"
+        for name in sorted(files):
+            if not is_elf(files[name][:6]):
+                continue
+            path.write_bytes(files[name])
+            with open_elf(path, name) as elf:
+                exports.update(export.name for export in read_exports(elf))
+                _kernels(elf, kernels)
+    return WheelSymbols(frozenset(exports), {arch: frozenset(names) for arch, names in kernels.items()})
+
+
+def _kernels(elf: Elf, found: dict[str, set[str]]) -> None:
+    for container in containers_of(elf):
+        for image in container.images:
+            if image.kind != "elf":
+                continue
+            payload = elf.data[image.offset : image.offset + image.size]
+            label = f"{elf.label}: {container.section} container {container.index} {image.arch}"
+            content = unpack(payload, image.compression, image.uncompressed_size, label)
+            found.setdefault(image.arch, set()).update(kernel.name for kernel in read_cubin(content, label).kernels)
