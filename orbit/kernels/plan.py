@@ -10,7 +10,7 @@ from typing import Any
 from orbit.core.files import sha256_file
 from orbit.core.findings import Skipped
 from orbit.core.proc import run
-from orbit.core.records import Record, load_json
+from orbit.core.records import Record, content_key, load_json
 from orbit.core.store import Store
 from orbit.core.tools import find
 from orbit.errors import InputError
@@ -149,5 +149,6 @@ def host_compiler() -> str:
 
 
 def shim_hash() -> str:
-    """sha256 of the compiler shim as it is installed into builds."""
-    return sha256_file(Path(shim.__file__))
+    """Hash of the compiler shim as it is installed into builds: names and contents of its modules."""
+    folder = Path(shim.__file__).parent
+    return content_key([(path.name, sha256_file(path)) for path in sorted(folder.glob("*.py"))])

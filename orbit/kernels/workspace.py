@@ -3,7 +3,7 @@
 Layout (the same shape on every machine, so relative paths inside it are too)::
 
     env      -> the build environment in the store
-    cuda/    CUDA_HOME: links over env's CUDA wheels; bin/nvcc is the shim, bin/nvcc-real the compiler (see shim.TOOLS)
+    cuda/    CUDA_HOME: links over env's CUDA wheels; bin/nvcc is the shim, bin/nvcc-real the compiler (see TOOLS)
     src/     the unpacked source
     out/     the finished wheel
     home/ tmp/
@@ -11,8 +11,10 @@ Layout (the same shape on every machine, so relative paths inside it are too)::
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import json
+import py_compile
 import re
 import shutil
 import sys
@@ -27,6 +29,9 @@ from orbit.env.cuda_home import link_farm
 from orbit.errors import InputError
 from orbit.kernels import shim
 from orbit.kernels.buildenv import SITE
+from orbit.kernels.shim.arguments import check_pairs
+from orbit.kernels.shim.config import CONFIG_NAME, Config
+from orbit.kernels.shim.program import TOOLS
 
 SOURCE_DATE_EPOCH = "315532800"
 """1980-01-01, the earliest time a zip archive can hold."""
@@ -34,6 +39,8 @@ NOWHERE = "http://127.0.0.1:9"
 """Proxy of every build: some setup.py files download somebody else's binary when they can."""
 NINJA = re.compile(rb"\[(\d+)/(\d+)\] ")
 PLAIN = re.compile(r"^[A-Za-z0-9_./+@~-]+$")
+SCRIPT = "orbit-shim.py"
+PACKAGE = "orbit_shim"
 POLL_S = 1.0
 HEARTBEAT_S = 30.0
 """One unit can take ten minutes: the count is repeated so that people see that work goes on."""
@@ -69,11 +76,10 @@ class Workspace:
         self._install_shim(pairs)
 
     def _install_shim(self, pairs: Sequence[tuple[str, str]]) -> None:
-        shim.check_pairs(pairs)
+        check_pairs(pairs)
         folder = self.cuda / "bin"
-        script = folder / "orbit_nvcc.py"
-        shutil.copyfile(Path(shim.__file__), script)
-        config = {
+        script = install(folder)
+        config: Config = {
             "bin": str(folder),
             "root": str(self.root),
             "pairs": [list(pair) for pair in pairs],
@@ -82,8 +88,8 @@ class Workspace:
             "flags": [f"-Xcompiler={flag}" for flag in self.prefix_maps()],
             "log": str(self.units),
         }
-        (folder / shim.CONFIG_NAME).write_text(json.dumps(config), encoding="utf-8")
-        for tool in shim.TOOLS:
+        (folder / CONFIG_NAME).write_text(json.dumps(config), encoding="utf-8")
+        for tool in TOOLS:
             launcher = folder / tool
             launcher.rename(folder / f"{tool}-real")
             # a shell line and not a shebang: those are limited to 127 bytes on older kernels
@@ -147,6 +153,20 @@ class Workspace:
         finally:
             ended.set()
             thread.join()
+
+
+def install(folder: Path) -> Path:
+    """Copy the compiler shim into ``folder``, compiled; the script that runs it."""
+    package = folder / PACKAGE
+    shutil.copytree(Path(shim.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(package, quiet=1, invalidation_mode=mode, stripdir=folder)
+    script = folder / SCRIPT
+    script.write_text(
+        f"import sys\n\nsys.path.insert(0, {str(folder)!r})\nfrom {PACKAGE}.program import main\n\nmain()\n",
+        encoding="utf-8",
+    )
+    return script
 
 
 def ninja_count(log: Path) -> tuple[int, int] | None:

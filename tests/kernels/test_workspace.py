@@ -12,7 +12,7 @@ import pytest
 
 from orbit.errors import InputError
 from orbit.kernels.buildenv import SITE
-from orbit.kernels.shim import ShimError
+from orbit.kernels.shim.arguments import ShimError
 from orbit.kernels.workspace import NOWHERE, Workspace, ninja_count
 
 PAIRS = [("compute_90a", "sm_90a")]

@@ -1,39 +1,19 @@
-"""The compiler shim: stands in for ``nvcc`` in the CUDA_HOME of a build and enforces the profile's architectures.
+"""nvcc command lines: taken apart, and put together again with the configured architectures.
 
 Build scripts choose architectures in their own ways and ignore each other's variables, so the choice is taken from
 them: every ``-gencode``, ``-arch`` and ``-code`` is removed, whether from the command line, an option file or
 NVCC_PREPEND_FLAGS / NVCC_APPEND_FLAGS, and the configured pairs are put in their place, for compiling and for
-device linking. Each call that compiles or links appends one JSON line to the log: what was requested, what was
-done, source, seconds, status.
-
-It also makes results independent of the place they are built in: absolute paths below the build's root become relative
-ones and nvcc's temporary names lose their process number (``--keep-dir``). Two of nvcc's own programs are fronted for
-the same reason: ``cudafe++`` derives the names of internal functions from the source's absolute path and a process
-number, and ``ptxas`` gets line tables with absolute paths. ``--threads`` is fixed, so that one job needs the memory the
-recipe says.
-
-Runs as a copy inside a build, on a bare ``python -I -S``: standard library only, imports nothing of orbit.
-Flags as documented by ``nvcc --help`` of CUDA 13.0.
+device linking. Flags as documented by ``nvcc --help`` of CUDA 13.0.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
-import re
 import shlex
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-CONFIG_NAME = "orbit-nvcc.json"
 GENCODE = ("-gencode", "--generate-code")
 ARCH = ("-arch", "--gpu-architecture")
 CODE = ("-code", "--gpu-code")
@@ -153,127 +133,6 @@ def relocate(arguments: Sequence[str], root: str, here: str) -> list[str]:
     return changed
 
 
-def run_nvcc(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
-    """Run the real compiler on the enforced command line; its status is ours."""
-    here = os.getcwd()
-    environment = dict(os.environ)
-    before = shlex.split(environment.pop("NVCC_PREPEND_FLAGS", ""))
-    after = shlex.split(environment.pop("NVCC_APPEND_FLAGS", ""))
-    root = str(config["root"])
-    real = real_tool("nvcc", config, here)
-    try:
-        call = parse([*before, *arguments, *after])
-        effective = enforce(call, config["pairs"], int(config["threads"]))
-    except ShimError as error:
-        sys.stderr.write(f"orbit nvcc shim: {error}\n")
-        _log(config, {"error": str(error), "arguments": list(arguments), "status": 2})
-        return 2
-    if not call.compiles:
-        return subprocess.call([real, *effective], env=environment)
-    command = [*relocate(effective, root, here), *config["flags"]]
-    began = time.monotonic()
-    with _keep_folder(call, root) as keep:
-        status = subprocess.call([real, *command, *keep], env=environment)
-    status = status if status >= 0 else 128 - status
-    _log(
-        config,
-        {
-            "kind": "compile" if call.sources else "link",
-            "sources": [os.path.relpath(os.path.join(here, path), root) for path in call.sources or call.objects],
-            "requested": list(call.requested),
-            "effective": [argument.partition("=")[2] for argument in effective if argument.startswith("-gencode=")],
-            "seconds": round(time.monotonic() - began, 3),
-            "status": status,
-        },
-    )
-    return status
-
-
-def run_cudafe(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
-    """Run cudafe++ with names of internal functions and variables that depend on nothing of this machine.
-
-    cudafe++ makes them from a "module id": hashes of the source's absolute path and of the working folder, at times
-    the process number. It writes that id to a file for the later steps (``--gen_module_id_file``), which read it; so we
-    write the file and let every step read.
-    """
-    root = str(config["root"]).rstrip("/") + "/"
-    changed = list(arguments)
-    source = id_file = ""
-    for index, argument in enumerate(arguments[1:], start=1):
-        if arguments[index - 1] == "--orig_src_path_name":
-            source = argument.removeprefix(root)
-            changed[index] = f"/{source}"
-        elif arguments[index - 1] == "--module_id_file_name":
-            id_file = argument
-    if "--gen_module_id_file" in changed and id_file:
-        changed.remove("--gen_module_id_file")
-        Path(id_file).write_text(module_id(source, id_file), encoding="utf-8")
-    return subprocess.call([real_tool("cudafe++", config, os.getcwd()), *changed])
-
-
-def module_id(source: str, id_file: str) -> str:
-    """A module id in cudafe++'s own form: ``_<hash>_<length>_<file name>_<hash>``.
-
-    ``source`` is relative to the build's root. The folder of ``id_file`` carries the hash of the object's name, so one
-    source compiled twice has two ids.
-    """
-    folder = os.path.basename(os.path.dirname(id_file))
-    first, second = (hashlib.sha256(text.encode()).hexdigest()[:8] for text in (source, f"{source} {folder}"))
-    name = re.sub(r"[^A-Za-z0-9]", "_", os.path.basename(source))
-    return f"_{first}_{len(name)}_{name}_{second}"
-
-
-def run_ptxas(arguments: Sequence[str], config: Mapping[str, Any]) -> int:
-    """Run ptxas after taking the build's root out of the file names that the PTX text carries for line tables."""
-    root = str(config["root"]).rstrip("/") + "/"
-    for argument in arguments:
-        path = Path(argument)
-        if argument.endswith(".ptx") and path.is_file():
-            text = path.read_bytes()
-            if root.encode() in text:
-                path.write_bytes(text.replace(root.encode(), b""))
-    return subprocess.call([real_tool("ptxas", config, os.getcwd()), *arguments])
-
-
-TOOLS: dict[str, Callable[[Sequence[str], Mapping[str, Any]], int]] = {
-    "nvcc": run_nvcc,
-    "cudafe++": run_cudafe,
-    "ptxas": run_ptxas,
-}
-"""Programs of CUDA_HOME/bin that the shim stands in for; the real one is beside it, with ``-real`` behind its name."""
-
-
-def real_tool(name: str, config: Mapping[str, Any], here: str) -> str:
-    """Path of the real program, relative when ``here`` is inside the build (nvcc puts its own path into results)."""
-    path = os.path.join(str(config["bin"]), f"{name}-real")
-    return os.path.relpath(path, here) if (here + "/").startswith(str(config["root"]) + "/") else path
-
-
-@contextlib.contextmanager
-def _keep_folder(call: Call, root: str) -> Iterator[list[str]]:
-    """nvcc's flags that give its temporary files fixed names, in a folder of this call's own; deleted at the end."""
-    if not call.sources or call.single:
-        yield []
-        return
-    identity = (call.output or call.sources[0]).replace(root, "")
-    folder = f"nvcc-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-    shutil.rmtree(folder, ignore_errors=True)
-    os.mkdir(folder)
-    try:
-        yield ["--keep", f"--keep-dir={folder}"]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _log(config: Mapping[str, Any], line: Mapping[str, Any]) -> None:
-    """One write per line: parallel compilers append without mixing."""
-    handle = os.open(str(config["log"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(handle, (json.dumps(line, sort_keys=True) + "\n").encode())
-    finally:
-        os.close(handle)
-
-
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """The arguments to keep, and the (flag, value) pairs taken away; option files are read in place."""
     kept: list[str] = []
@@ -327,8 +186,3 @@ def _option_files(value: str) -> list[str]:
 
 def _is_object(path: str) -> bool:
     return path.endswith(OBJECTS) or ".so." in path
-
-
-if __name__ == "__main__":
-    CONFIG = json.loads(Path(__file__).with_name(CONFIG_NAME).read_text(encoding="utf-8"))
-    sys.exit(TOOLS[sys.argv[1]](sys.argv[2:], CONFIG))
