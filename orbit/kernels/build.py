@@ -6,13 +6,11 @@ import functools
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbit.audit.binary.elf import is_elf
 from orbit.audit.binary.fatbin import read_containers
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree, sha256_file
@@ -22,28 +20,22 @@ from orbit.core.records import Record, content_key, dump_json, load_json
 from orbit.core.store import Entry, Store
 from orbit.errors import CheckFailed, InputError
 from orbit.kernels import manifest as manifests
-from orbit.kernels.buildenv import build_environment
+from orbit.kernels.buildenv import SITE, build_environment
 from orbit.kernels.manifest import Binary, BuildManifest
 from orbit.kernels.plan import KIND, MANIFEST, Item, make_plan
 from orbit.kernels.recipe import render_env
 from orbit.kernels.sources import obtain_sdist, unpack_sdist
-from orbit.kernels.wheel import (
-    clean_run_paths,
-    dist_info,
-    glibc_need,
-    leaks,
-    manylinux_tag,
-    missing_artifacts,
-    read_wheel,
-    version_of,
-    write_wheel,
-)
+from orbit.kernels.wheels.archive import elf_names, file_names, unpack_wheel, write_wheel
+from orbit.kernels.wheels.contents import disorders, leaks, missing_artifacts, version_of
+from orbit.kernels.wheels.run_paths import set_run_paths
+from orbit.kernels.wheels.tags import facts_of, glibc_need, retag, wheel_name
 from orbit.kernels.workspace import Workspace
 from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
 
 BACKEND = "import sys; from setuptools.build_meta import __legacy__ as backend; backend.build_wheel(sys.argv[1])"
 """The legacy backend is the modern one plus the source folder on sys.path, which setup.py files count on."""
+PYTHON = sys.version_info[:2]
 
 
 class BuiltWheel(Record, frozen=True, kw_only=True):
@@ -143,8 +135,8 @@ def _work(item: Item, yard: _Yard, folder: Path) -> dict[str, Any]:
             f"with {item.jobs} job(s), about {recipe.core_hours:g} core-hours, log: {log}"
         )
         with space.watched(recipe.name, recipe.device_units, yard.progress):
-            files = _shared_object(item, space) if recipe.shared_object else _setuptools(item, space)
-        manifest = _finish(item, space, files, folder)
+            tree = _shared_object(item, space) if recipe.shared_object else _setuptools(item, space)
+        manifest = _finish(item, space, tree, folder)
         shutil.copyfile(log, folder / "build.log")
         if space.units.exists():
             shutil.copyfile(space.units, folder / space.units.name)
@@ -153,17 +145,19 @@ def _work(item: Item, yard: _Yard, folder: Path) -> dict[str, Any]:
     return {"wheel": manifest.wheel, "sha256": manifest.wheel_sha256}
 
 
-def _setuptools(item: Item, space: Workspace) -> dict[str, bytes]:
-    """Build an sdist with its own setup.py; the files of its wheel."""
+def _setuptools(item: Item, space: Workspace) -> Path:
+    """Build an sdist with its own setup.py; the folder its wheel is unpacked to."""
     _run(item, space, [space.env / "bin" / "python", "-B", "-c", BACKEND, space.out])
     wheels = list(space.out.glob("*.whl"))
     if len(wheels) != 1:
         raise InputError(f"{item.recipe.name}: the build left {len(wheels)} wheels", fix=f"see {space.log}")
-    return read_wheel(wheels[0])
+    tree = space.root / "wheel"
+    unpack_wheel(wheels[0], tree)
+    return tree
 
 
-def _shared_object(item: Item, space: Workspace) -> dict[str, bytes]:
-    """Compile a local source into one shared object and pack it with its Python files; the files of the wheel."""
+def _shared_object(item: Item, space: Workspace) -> Path:
+    """Compile a local source into one shared object, beside its Python files; the folder of the wheel's files."""
     recipe, shared = item.recipe, item.recipe.shared_object
     assert shared is not None
     compile_flags = [*shared.compile_flags, "-Xcompiler", "-fPIC,-fvisibility=hidden"]
@@ -171,25 +165,25 @@ def _shared_object(item: Item, space: Workspace) -> dict[str, bytes]:
     for source in shared.sources:
         objects.append(f"{Path(source).stem}.o")
         _run(item, space, [space.cuda / "bin" / "nvcc", *compile_flags, "-c", source, "-o", objects[-1]])
-    library = space.out / Path(shared.output).name
+    tree = space.root / "wheel"
+    shutil.copytree(space.source / shared.package, tree / shared.package)
+    library = tree / shared.output
+    library.parent.mkdir(parents=True, exist_ok=True)
     link_flags = [f"-L{space.cuda}/lib64", "-lcudart_static", "-ldl", "-lpthread", "-lrt"]
     # libcudart_static is C++ inside: libstdc++ and libgcc_s stay dynamic, static ones would ask for a newer glibc
     hygiene = ["-Wl,--as-needed,--exclude-libs,ALL,-z,defs,-s"]
     _run(item, space, ["g++", "-shared", *objects, "-o", library, *link_flags, *hygiene])
-    files = {
-        str(path.relative_to(space.source)): path.read_bytes()
-        for path in sorted((space.source / shared.package).rglob("*"))
-        if path.is_file()
-    }
-    files[shared.output] = library.read_bytes()
-    tag = f"py3-none-{manylinux_tag(glibc_need(library))}"
-    info = f"{recipe.dist.replace('-', '_')}-{item.source.version}.dist-info"
-    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: orbit\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
-    files[f"{info}/METADATA"] = (
+    info = tree / f"{recipe.dist.replace('-', '_')}-{item.source.version}.dist-info"
+    info.mkdir()
+    (info / "WHEEL").write_text(
+        "Wheel-Version: 1.0\nGenerator: orbit\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n", encoding="utf-8"
+    )
+    (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {recipe.dist}\nVersion: {item.source.version}\nSummary: {shared.summary}\n"
-        "License: Apache-2.0\nRequires-Python: >=3.9\n"
-    ).encode()
-    return files
+        "License: Apache-2.0\nRequires-Python: >=3.9\n",
+        encoding="utf-8",
+    )
+    return tree
 
 
 def _run(item: Item, space: Workspace, argv: Sequence[str | os.PathLike[str]]) -> None:
@@ -203,17 +197,18 @@ def _run(item: Item, space: Workspace, argv: Sequence[str | os.PathLike[str]]) -
     )
 
 
-def _finish(item: Item, space: Workspace, files: dict[str, bytes], folder: Path) -> BuildManifest:
+def _finish(item: Item, space: Workspace, tree: Path, folder: Path) -> BuildManifest:
     """Clean the wheel, write it and its manifest into ``folder``; raise :class:`CheckFailed` on any difference."""
     recipe = item.recipe
-    removed = clean_run_paths(files)
-    found = _device_code(files)
-    name = _wheel_name(files)
-    write_wheel(folder / name, files)
+    run_paths = set_run_paths(tree, space.env / SITE)
+    retag(tree, PYTHON)
+    found = _device_code(tree)
+    name = wheel_name(tree)
+    write_wheel(folder / name, tree)
     manifest = BuildManifest(
         recipe=recipe.name,
         dist=recipe.dist,
-        version=version_of(files),
+        version=version_of(tree),
         source=item.source,
         requested=tuple(f"{virtual}:{real}" for virtual, real in item.pairs),
         units=manifests.read_units(space.units),
@@ -225,42 +220,39 @@ def _finish(item: Item, space: Workspace, files: dict[str, bytes], folder: Path)
         closure=str(item.inputs["closure"]),
         env=dict(item.inputs["env"]),
         shim=str(item.inputs["shim"]),
-        run_paths_removed={file: str(len(old.split(":"))) for file, (old, _) in removed.items()},
+        run_paths_removed={item.file: str(len(item.removed)) for item in run_paths if item.removed},
+        run_paths_set={item.file: ":".join(item.result) for item in run_paths if item.added},
         wheel=name,
         wheel_sha256=sha256_file(folder / name),
     )
-    findings = (*manifests.check(manifest, recipe), *_contents(item, space, files))
-    if findings:
+    findings = (*manifests.check(manifest, recipe), *_contents(item, space, tree))
+    if any(finding.fatal for finding in findings):
         raise CheckFailed(
             "\n".join(
                 [f"{recipe.name}: the build ended, but its result is not right"]
                 + [f"  {f.rule} {f.subject}: {f.message} {f.evidence}" for f in findings]
             ),
-            fix=findings[0].fix,
+            fix=next(finding.fix for finding in findings if finding.fatal),
         )
     dump_json(folder / MANIFEST, manifest)
     return manifest
 
 
-def _device_code(files: dict[str, bytes]) -> tuple[Binary, ...]:
+def _device_code(tree: Path) -> tuple[Binary, ...]:
     """What the audit's reader sees in every binary of the wheel; also those without device code, for their glibc."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "binary"
-        for name in sorted(files):
-            if is_elf(files[name][:6]):
-                path.write_bytes(files[name])
-                found.append(manifests.summarise(name, read_containers(path), glibc_need(path)))
-    return tuple(found)
+    needs = {item.path: glibc_need(item) for item in facts_of(tree, PYTHON).objects}
+    return tuple(
+        manifests.summarise(name, read_containers(tree / name), needs.get(name, "")) for name in elf_names(tree)
+    )
 
 
-def _contents(item: Item, space: Workspace, files: dict[str, bytes]) -> tuple[Finding, ...]:
+def _contents(item: Item, space: Workspace, tree: Path) -> tuple[Finding, ...]:
     def finding(rule: str, message: str, fix: str) -> Finding:
         return Finding(rule=rule, severity=Severity.ERROR, subject=item.recipe.name, message=message, fix=fix)
 
     found = [
         finding("kernel-artifact", f"no file matches {pattern}", "the build dropped it silently; see build.log")
-        for pattern in missing_artifacts(files, item.recipe.artifacts)
+        for pattern in missing_artifacts(file_names(tree), item.recipe.artifacts)
     ]
     found += [
         finding(
@@ -268,33 +260,21 @@ def _contents(item: Item, space: Workspace, files: dict[str, bytes]) -> tuple[Fi
             f"{name} holds {needle}, a path of this machine",
             "map or strip it: see Workspace.prefix_maps",
         )
-        for name, needle in leaks(files, host_paths(space))
+        for name, needle in leaks(tree, host_paths(space))
     ]
-    version = version_of(files)
+    version = version_of(tree)
     if version != item.source.version:
         found.append(
             finding(
                 "kernel-version", f"the wheel says {version}, its source is {item.source.version}", "fix the recipe"
             )
         )
-    return tuple(found)
+    return (*found, *disorders(tree))
 
 
 def host_paths(space: Workspace) -> tuple[str, ...]:
     """Paths that must not be in a wheel: the build's folder, and the interpreter's unless it is a system folder."""
     return (str(space.root), *(() if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)))
-
-
-def _wheel_name(files: dict[str, bytes]) -> str:
-    info = dist_info(files)
-    tags = [
-        line.partition(":")[2].strip()
-        for line in files[f"{info}/WHEEL"].decode().splitlines()
-        if line.startswith("Tag:")
-    ]
-    if len(tags) != 1:
-        raise InputError(f"{info}: {len(tags)} tags where one is expected", fix="see WHEEL in the build's output")
-    return f"{info.removesuffix('.dist-info')}-{tags[0]}.whl"
 
 
 def _compiler(space: Workspace) -> str:

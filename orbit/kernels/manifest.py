@@ -11,6 +11,7 @@ from orbit.audit.binary.fatbin import Container
 from orbit.core.findings import Finding, Severity
 from orbit.core.records import Record
 from orbit.errors import InputError
+from orbit.kernels.prebuilt.record import JitProof, Verified
 from orbit.kernels.recipe import Recipe
 from orbit.kernels.sources import Source
 
@@ -53,6 +54,12 @@ class BuildManifest(Record, frozen=True, kw_only=True):
     dist: str
     version: str
     source: Source
+    mode: str = "source"
+    """As in the recipe; in the other modes nothing was requested and no compiler logged anything."""
+    verified: Verified | None = None
+    """Other modes: what the published wheel was held against."""
+    jit: JitProof | None = None
+    """Mode ``jit``: what was compiled to prove that it can compile."""
     requested: tuple[str, ...]
     """``virtual:real`` pairs of the profile."""
     units: tuple[Unit, ...]

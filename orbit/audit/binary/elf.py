@@ -145,6 +145,8 @@ class Segment:
     address: int
     file_size: int
     memory_size: int
+    align: int = 1
+    """As stated: ``offset`` and ``address`` are to be equal modulo it."""
 
 
 class Elf:
@@ -230,10 +232,10 @@ class Elf:
         self.require(self._phoff, self._phnum * SEGMENT.size, "program header table")
         found = []
         table = self.data[self._phoff : self._phoff + self._phnum * SEGMENT.size]
-        for kind, _flags, offset, address, _physical, file_size, memory_size, _align in SEGMENT.iter_unpack(table):
+        for kind, _flags, offset, address, _physical, file_size, memory_size, align in SEGMENT.iter_unpack(table):
             if kind in (PT_LOAD, PT_DYNAMIC):
                 self.require(offset, file_size, "segment")
-            found.append(Segment(kind, offset, address, file_size, memory_size))
+            found.append(Segment(kind, offset, address, file_size, memory_size, align))
         return tuple(found)
 
 
