@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Protocol
 
@@ -28,23 +29,31 @@ class Silent:
 
 
 class Console:
-    """Lines on stderr; progress at most once every ``every_s`` seconds so that a log file stays readable."""
+    """Lines on stderr; progress at most once every ``every_s`` seconds so that a log file stays readable.
+
+    Threads may share one: lines never mix.
+    """
 
     def __init__(self, prefix: str = "", every_s: float = 5.0) -> None:
         self.prefix = prefix
         self.every_s = every_s
         self._began = time.monotonic()
         self._last = 0.0
+        self._lock = threading.Lock()
 
     def step(self, text: str) -> None:
         """Print one line with the seconds since the start."""
-        print(f"{time.monotonic() - self._began:7.1f}s  {self.prefix}{text}", file=sys.stderr, flush=True)
+        line = f"{time.monotonic() - self._began:7.1f}s  {self.prefix}{text}\n"
+        with self._lock:
+            sys.stderr.write(line)
+            sys.stderr.flush()
 
     def advance(self, what: str, done: int, total: int) -> None:
         """Print a progress line when the last one is old enough."""
         now = time.monotonic()
-        if now - self._last < self.every_s:
-            return
-        self._last = now
+        with self._lock:
+            if now - self._last < self.every_s:
+                return
+            self._last = now
         share = f" ({100 * done // total} %)" if total else ""
         self.step(f"{what}: {done} of {total}{share}")

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ NETWORK_ERRORS = frozenset({"ConnectionError", "TimeoutError", "gaierror", "URLE
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``data``; after a crash the file is the old one or the new one, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
     try:
         with open(partial, "wb") as file:
             file.write(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -22,6 +24,8 @@ CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CE
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 TAIL_LINES = 25
 STREAM_BYTES = 1 << 20
+END_ROUNDS = 50
+"""Looks for survivors of a session, 20 ms apart."""
 
 
 def ca_bundle() -> Path | None:
@@ -80,6 +84,9 @@ def run(
     ``stdin`` may be an iterable: its pieces are streamed, never held together, and an exception it raises stops the
     program and is raised here.
 
+    In a thread covered by a :class:`Stop`, KeyboardInterrupt is raised once that has stopped, as it would be in the
+    main thread.
+
     ``env`` adds to :func:`clean_env`. With ``log`` both streams go to that file. The child leads its own process group
     and the whole group ends with us: on a timeout, an interrupt or our own death (see :mod:`orbit.core.guard`) nothing
     is left running.
@@ -94,6 +101,7 @@ def run(
         child = _start(args, cwd=cwd, env=clean_env(env), piped=piped, sink=sink, doing=doing, fix=fix)
         stack.callback(_close_pipes, child)
         stack.enter_context(GUARD.watch(child.pid))
+        stack.enter_context(_stoppable(child))
         whole = stdin if isinstance(stdin, bytes) else None
         feeder = None if stdin is None or isinstance(stdin, bytes) else _Feeder(child, stdin)
         try:
@@ -123,6 +131,67 @@ def run(
     return subprocess.CompletedProcess(args, child.returncode, out or b"", err or b"")
 
 
+class Stop:
+    """Ends what threads are doing when the main thread is interrupted, which alone gets the signal.
+
+    A thread runs its work inside :meth:`covers`. After :meth:`now` every program that :func:`run` or :func:`stream`
+    started there is ended, and these raise KeyboardInterrupt there: in a call that waits, and in any later one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self.stopped = False
+
+    @contextlib.contextmanager
+    def covers(self) -> Generator[None]:
+        """Programs started by this thread while the block runs belong to this stop."""
+        token = _STOP.set(self)
+        try:
+            yield
+        finally:
+            _STOP.reset(token)
+
+    def now(self) -> None:
+        """Stop: every program gets SIGTERM at once, and what is left of any after two seconds SIGKILL."""
+        with self._lock:
+            self.stopped = True
+            children = list(self._children)
+        enders = [threading.Thread(target=end_group, args=(child,), daemon=True) for child in children]
+        for thread in enders:
+            thread.start()
+        for thread in enders:
+            thread.join()
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt when stopped."""
+        if self.stopped:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def holds(self, child: subprocess.Popen[bytes]) -> Generator[None]:
+        """Have ``child`` ended by :meth:`now` while the block runs; an end of the block after that is an interrupt."""
+        with self._lock:
+            self._children.add(child)
+            late = self.stopped
+        try:
+            if late:
+                end_group(child)
+            yield
+        finally:
+            with self._lock:
+                self._children.discard(child)
+            self.check()
+
+
+_STOP: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("orbit_stop", default=None)
+
+
+def _stoppable(child: subprocess.Popen[bytes]) -> contextlib.AbstractContextManager[None]:
+    stop = _STOP.get()
+    return stop.holds(child) if stop else contextlib.nullcontext()
+
+
 def stream(
     argv: Sequence[str | os.PathLike[str]], *, doing: str, env: Mapping[str, str] | None = None, fix: str = ""
 ) -> Generator[bytes]:
@@ -136,6 +205,7 @@ def stream(
         child = _start(args, cwd=None, env=clean_env(env), piped=False, sink=None, doing=doing, fix=fix, errors=said)
         stack.callback(_close_pipes, child)
         stack.enter_context(GUARD.watch(child.pid))
+        stack.enter_context(_stoppable(child))
         assert child.stdout is not None
         try:
             while piece := os.read(child.stdout.fileno(), STREAM_BYTES):
@@ -229,7 +299,11 @@ def _close_pipes(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
-    """Stop a child and everything it started: SIGTERM, two seconds, SIGKILL."""
+    """Stop a child and everything it started: SIGTERM, two seconds, SIGKILL.
+
+    Also what left its process group but not its session: ninja gives each of its jobs a group of its own, and may be
+    gone before it has passed the signal on.
+    """
     for sig, wait_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
         try:
             os.killpg(child.pid, sig)
@@ -240,6 +314,26 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
     child.wait()
+    for _ in range(END_ROUNDS):
+        left = _session(child.pid)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            break
+        time.sleep(0.02)
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of a session that still run."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            # state, parent, group, session follow the name, which is in parentheses and may hold any others (proc(5))
+            state, _parent, _group, session = file.read().rpartition(b")")[2].split()[:4]
+            if int(session) == leader and state not in (b"Z", b"X"):
+                found.append(int(name))
+    return found
 
 
 def _tail(log: Path | None, data: bytes) -> str:

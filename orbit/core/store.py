@@ -16,6 +16,7 @@ import contextlib
 import errno
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,9 @@ SEEN_NAME = ".orbit.seen.json"
 SHARED_KINDS = ("wheel",)
 """Small, flat, expensive to make, and independent of the machine but for what their inputs name."""
 _COUNT = itertools.count()
+_BUSY: dict[Path, threading.Lock] = {}
+"""A lock per entry that a thread of this process looked for: threads that need the same thing make it once."""
+_BUSY_LOCK = threading.Lock()
 
 
 class EntryRecord(Record, frozen=True, kw_only=True):
@@ -99,12 +103,16 @@ class Store:
     def obtain(self, kind: str, inputs: dict[str, Any], work: Callable[[Path], dict[str, Any]]) -> Entry:
         """The result for ``inputs``: found, or made by ``work(folder)``, which returns its outputs.
 
-        ``work`` gets an empty folder; whatever it leaves there is the entry. If it raises, nothing is kept.
+        ``work`` gets an empty folder; whatever it leaves there is the entry. If it raises, nothing is kept. Threads
+        that ask for the same result wait for the first of them; ``work`` must not ask for its own result.
         """
-        found = self.find(kind, inputs) or self._borrow(kind, inputs)
-        if found is not None:
-            return found
         key = content_key(inputs)
+        with _BUSY_LOCK:
+            busy = _BUSY.setdefault(self.entry_path(kind, key), threading.Lock())
+        with busy:
+            return self.find(kind, inputs) or self._borrow(kind, inputs) or self._make(kind, key, inputs, work)
+
+    def _make(self, kind: str, key: str, inputs: dict[str, Any], work: Callable[[Path], dict[str, Any]]) -> Entry:
         folder = self.scratch(f"{kind}-{key[:12]}")
         began = time.monotonic()
         try:
@@ -166,11 +174,12 @@ class Store:
 
     def discard(self, path: Path) -> None:
         """Take an entry out of sight at once, then delete it."""
-        doomed = self.root / "tmp" / f"discard.{path.name[:12]}.{os.getpid()}.{time.monotonic_ns()}"
+        doomed = self.root / "tmp" / f"discard.{path.name[:12]}.{os.getpid()}.{next(_COUNT)}"
         doomed.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o700)  # moving a folder to another parent needs write permission on the folder itself
-        os.rename(path, doomed)
+        with contextlib.suppress(FileNotFoundError):  # somebody else saw the damage, too
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o700)  # moving a folder to another parent needs write permission on the folder itself
+            os.rename(path, doomed)
         remove_tree(doomed)
 
     def writer(self, purpose: str) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
 import time
 
 import pytest
@@ -40,3 +42,29 @@ def test_silent_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     progress.step("x")
     progress.advance("x", 1, 2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_lines_of_threads_never_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Torn:
+        """A stream that gives other threads their turn in the middle of everything."""
+
+        text = ""
+
+        def write(self, piece: str) -> None:
+            for letter in piece:
+                self.text += letter
+                time.sleep(0)
+
+        def flush(self) -> None:
+            time.sleep(0)
+
+    torn = Torn()
+    monkeypatch.setattr(sys, "stderr", torn)
+    console = Console()
+    threads = [threading.Thread(target=lambda n=n: [console.step(f"<{n}>") for _ in range(30)]) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(torn.text.splitlines()) == 240
+    assert all(re.fullmatch(r" +\d+\.\ds  <\d>", line) for line in torn.text.splitlines())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.core.proc import TAIL_LINES, ca_bundle, clean_env, end_group, own_python, run, stream
+from orbit.core.proc import TAIL_LINES, Stop, ca_bundle, clean_env, end_group, own_python, run, stream
 from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
 from tests.core.processes import STUBBORN, alive, until
 
@@ -196,6 +196,73 @@ def test_an_interrupt_ends_grandchildren(tmp_path: Path) -> None:
         run([sys.executable, "-c", STUBBORN, pid_file], doing="a test")
     thread.join()
     assert until(lambda: not alive(int(pid_file.read_text())))
+
+
+# Like ninja: a job in a process group of its own, in the same session; its leader is gone before it passes a signal on.
+SEPARATE = """
+import os, signal, subprocess, sys, time
+job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], process_group=0)
+open(sys.argv[1] + ".new", "w").write(str(job.pid))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(60)
+"""
+
+
+def test_what_left_the_process_group_ends_with_its_session(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    child = subprocess.Popen([sys.executable, "-c", SEPARATE, pid_file], start_new_session=True)
+    assert until(pid_file.exists)
+    job = int(pid_file.read_text())
+    assert (os.getpgid(job), os.getsid(job)) == (job, child.pid)
+    end_group(child)
+    assert not alive(job)
+
+
+def stopped(stop: Stop, tmp_path: Path, threads: int) -> list[str]:
+    """Run a stubborn program in each of some covered threads, stop them; what each of the calls ended with."""
+    ends: list[str] = []
+
+    def work(number: int) -> None:
+        try:
+            with stop.covers():
+                run([sys.executable, "-c", STUBBORN, tmp_path / str(number)], doing="a test")
+        except BaseException as error:  # noqa: BLE001
+            ends.append(type(error).__name__)
+
+    running = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    assert until(lambda: all((tmp_path / str(number)).exists() for number in range(threads)))
+    stop.now()
+    for thread in running:
+        thread.join(10)
+    return ends
+
+
+def test_a_stop_ends_the_programs_of_all_covered_threads_together(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert stopped(Stop(), tmp_path, 4) == ["KeyboardInterrupt"] * 4
+    assert time.monotonic() - began < 10  # each of them takes two seconds, at the same time
+    assert [pid for pid in (int((tmp_path / str(n)).read_text()) for n in range(4)) if alive(pid)] == []
+
+
+def test_after_a_stop_nothing_runs_on(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.now()
+    began = time.monotonic()
+    with stop.covers(), pytest.raises(KeyboardInterrupt):
+        run(["sleep", "60"], doing="a test")
+    with stop.covers(), pytest.raises(KeyboardInterrupt):
+        list(stream(["sh", "-c", "echo begun; sleep 60"], doing="a test"))
+    assert time.monotonic() - began < 5
+    assert run(["true"], doing="a test").returncode == 0  # not covered
+
+
+def test_a_stop_that_is_not_used_changes_nothing() -> None:
+    with Stop().covers():
+        assert run(["echo", "x"], doing="a test").stdout == b"x\n"
+        with pytest.raises(CommandFailed):
+            run(["false"], doing="a test")
 
 
 def test_end_group_of_a_finished_child_is_no_error() -> None:

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +234,40 @@ def test_the_store_that_the_variables_name(tmp_path: Path, monkeypatch: pytest.M
     shared = stores.open_store().shared
     assert shared is not None
     assert shared.root == tmp_path / "shared"
+
+
+def test_threads_that_need_the_same_thing_make_it_once(store: Store) -> None:
+    made: list[int] = []
+
+    def slow(folder: Path) -> dict[str, Any]:
+        made.append(threading.get_ident())
+        time.sleep(0.2)
+        return work(folder)
+
+    with ThreadPoolExecutor(8) as pool:
+        entries = list(pool.map(lambda _n: store.obtain("thing", INPUTS, slow), range(8)))
+    assert len(made) == 1
+    assert sorted(entry.reused for entry in entries) == [False] + [True] * 7
+    assert len({entry.path for entry in entries}) == 1
+
+
+def test_different_things_are_made_at_the_same_time(store: Store) -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(folder: Path) -> dict[str, Any]:
+        both.wait()
+        return work(folder)
+
+    with ThreadPoolExecutor(2) as pool:
+        entries = list(pool.map(lambda n: store.obtain("thing", {"n": n}, meet), range(2)))
+    assert [entry.reused for entry in entries] == [False, False]
+
+
+def test_a_damaged_entry_is_discarded_by_several_threads_at_once(store: Store) -> None:
+    for _ in range(20):
+        entry = store.obtain("thing", INPUTS, work)
+        (entry.path / "small").write_text("damaged")
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _n: store.find("thing", INPUTS), range(8)))
+        assert found == [None] * 8
+        assert tmp_names(store) == []
