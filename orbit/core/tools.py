@@ -12,6 +12,7 @@ INSTALL_HINT = {
     "mmdebstrap": "apt-get install mmdebstrap (Debian or Ubuntu; it makes the image's base root file system)",
     "bwrap": "apt-get install bubblewrap (runs the image's checks without a container engine)",
     "docker": "install a docker engine and start it, or let Orbit use bubblewrap",
+    "git": "apt-get install git (Debian or Ubuntu; it reads the sources that recipes pin by commit)",
     "g++": "apt-get install g++ (Debian or Ubuntu; it compiles the host side of CUDA code)",
 }
 

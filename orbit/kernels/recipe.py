@@ -54,6 +54,10 @@ class RecipeSource(Record, frozen=True, kw_only=True):
     subdirectory: str = ""
     """Git only: the project's folder inside the repository."""
     submodules: tuple[Submodule, ...] = ()
+    unused_submodules: tuple[str, ...] = ()
+    """Git only: paths of submodules that the build does not need; every other one must be pinned."""
+    files: tuple[str, ...] = ()
+    """Patterns of paths that the source must have: some releases lack their kernels and still build something."""
 
 
 class Feature(Record, frozen=True, kw_only=True):
