@@ -1,0 +1,63 @@
+"""orbit.kernels.wheels.causes: which circumstance of a build makes two texts differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from orbit.kernels.wheels.causes import CAUSES, REAL, TAKEN_OUT, differing, explain, is_circumstance, plain, skeleton
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "cause"),
+    [
+        ("/tmp/a/src/x.cu", "/var/builds/longer/src/x.cu", "build-folder"),
+        ("assert failed in /tmp/a/x.h:12", "assert failed in src/x.h:12", "build-folder"),
+        ("/tmp/a/src", "/tmp/b/src", "build-folder"),
+        ("/tmp/one", "/tmp/two", "build-folder"),
+        ("tmpxft_00006463_00000000-6_a.cudafe1.cpp", "tmpxft_0000648f_00000000-6_a.cudafe1.cpp", "temporary-name"),
+        ("ccAb12Cd.o", "ccZZ99zz.o", "temporary-name"),
+        ("_ZN36_GLOBAL__N__0eb26226_4_a_cu_d9cc662b1kEv", "_ZN36_GLOBAL__N__b7801470_4_a_cu_d9cc662b1kEv",
+         "internal-name"),
+        ("_INTERNAL_0eb26226_4_a_cu_d9cc662b_1234", "_INTERNAL_b7801470_4_a_cu_00000000_99", "internal-name"),
+        ("built Nov 30 2026", "built Dec  1 2026", "build-time"),
+        ("2026-11-30T12:00:01Z", "2026-11-30T12:00:02Z", "build-time"),
+        ("at 12:00:01", "at 12:00:02", "build-time"),
+        ("GCC: (Debian 12.2.0-14) 12.2.0", "GCC: (GNU) 13.1.0 20230426", "compiler"),
+        ("tools, release 13.0, V13.0.88", "tools, release 12.9, V12.9.41", "compiler"),
+        ("Generator: setuptools (80.10.2)", "Generator: setuptools (79.0.0)", "compiler"),
+    ],
+)  # fmt: skip
+def test_each_circumstance(one: str, two: str, cause: str) -> None:
+    assert plain(one) == plain(two)
+    assert differing(one, two) == (cause,)
+    found = explain(Counter([one, "same"]), Counter(["same", two]))
+    assert (set(found.causes), found.explained, dict(found.pairs)) == ({cause}, True, {cause: (one, two)})
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [("fast math", "precise math"), ("/tmp/a/x.cu", "/tmp/a/y.cu"), ("a/b", "a/c"), ("release 1", "release 2"),
+     ("_0eb26226_8_one_cu_d9cc662b", "_0eb26226_8_two_cu_d9cc662b"), ("12.5", "12.6")],
+)  # fmt: skip
+def test_other_texts_are_not_explained(one: str, two: str) -> None:
+    found = explain(Counter([one]), Counter([two]))
+    assert (found.left, found.right, found.causes) == ((one,), (two,), frozenset())
+
+
+def test_texts_count_as_often_as_they_are_there() -> None:
+    found = explain(Counter({"/tmp/a/x": 2}), Counter({"/tmp/b/x": 1}))
+    assert (found.left, found.right) == (("/tmp/a/x",), ())
+
+
+def test_a_skeleton_is_what_lies_between_texts() -> None:
+    assert skeleton(b"\1text\0\0\0\2") == skeleton(b"\1longer text\0\2")
+    assert skeleton(b"\1text\0\2") != skeleton(b"\1text\0\3")
+
+
+def test_every_circumstance_has_its_words() -> None:
+    assert set(TAKEN_OUT) < set(CAUSES)
+    assert set(CAUSES) > REAL
+    assert is_circumstance(["build-folder", "moved"])
+    assert not is_circumstance(["build-folder", "code"])
