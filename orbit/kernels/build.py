@@ -24,7 +24,7 @@ from orbit.kernels.buildenv import SITE, build_environment
 from orbit.kernels.manifest import Binary, BuildManifest
 from orbit.kernels.plan import KIND, MANIFEST, Item, make_plan
 from orbit.kernels.recipe import render_env
-from orbit.kernels.sources import obtain_sdist, unpack_sdist
+from orbit.kernels.sources import obtain, unpack
 from orbit.kernels.wheels.archive import elf_names, file_names, unpack_wheel, write_wheel
 from orbit.kernels.wheels.contents import disorders, leaks, missing_artifacts, version_of
 from orbit.kernels.wheels.run_paths import set_run_paths
@@ -125,11 +125,7 @@ def _work(item: Item, yard: _Yard, folder: Path) -> dict[str, Any]:
     space = Workspace(yard.store.scratch(f"build-{recipe.name}"), log)
     try:
         space.prepare(environment, item.pairs)
-        if recipe.source.kind == "local":
-            shutil.copytree(yard.root / item.source.file, space.source, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            sdist = obtain_sdist(item.source, yard.store, yard.progress)
-            unpack_sdist(sdist.path / item.source.file, space.source)
+        unpack(obtain(recipe, item.source, yard.store, yard.root, yard.progress), space.source)
         yard.progress.step(
             f"{recipe.name} {item.source.version}: building for {', '.join(real for _, real in item.pairs)} "
             f"with {item.jobs} job(s), about {recipe.core_hours:g} core-hours, log: {log}"

@@ -93,7 +93,7 @@ def _inputs(recipe: Recipe, source: Source, profile: Profile, lock: Lock) -> dic
     return {
         "recipe": recipe.name,
         "dist": recipe.dist,
-        "source": source.sha256,
+        "source": source.identity,
         "version": source.version,
         "pairs": gencode_pairs(profile),
         "group": recipe.group,

@@ -17,7 +17,7 @@ from orbit.core.files import link_or_copy, tree_hash
 from orbit.core.store import Store
 from orbit.errors import InputError
 from orbit.kernels.recipe import Recipe
-from orbit.kernels.sources.archives import obtain_sdist, unpack_sdist
+from orbit.kernels.sources.archives import check_archive, obtain_archive, unpack_sdist
 from orbit.kernels.sources.layout import check_files, settle
 from orbit.kernels.sources.model import PatchFile, Pin, Source, read_patch, resolve_source
 from orbit.kernels.sources.patches import apply_patch
@@ -31,10 +31,8 @@ __all__ = [
     "Pin",
     "Source",
     "obtain",
-    "obtain_sdist",
     "resolve_source",
     "unpack",
-    "unpack_sdist",
 ]
 
 
@@ -71,8 +69,7 @@ def obtain(
     places = source_folders() if folders is None else folders
     match source.kind:
         case "sdist" | "wheel":
-            entry = obtain_sdist(source, store, progress, places)
-            return Obtained(recipe, source, root, archive=entry.path / source.file)
+            return Obtained(recipe, source, root, archive=obtain_archive(source, store, progress, places))
         case "git":
             got = tuple((pin, obtain_commit(pin, store, progress, places).path / REPOSITORY) for pin in source.pins)
             _trees(recipe, source, got)
@@ -94,6 +91,7 @@ def unpack(got: Obtained, folder: Path) -> Path:
             unpack_sdist(got.archive, folder)
         case "wheel":
             assert got.archive is not None
+            check_archive(got.archive, source)  # the store does not hash it at every use
             folder.mkdir()
             link_or_copy(got.archive, folder / source.file)
             return folder

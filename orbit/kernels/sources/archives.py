@@ -10,7 +10,7 @@ from typing import Any
 from orbit.core.console import Progress
 from orbit.core.fetch import fetch
 from orbit.core.files import sha256_file
-from orbit.core.store import Entry, Store
+from orbit.core.store import Store
 from orbit.errors import InputError, MissingError
 from orbit.kernels.sources.model import Source
 from orbit.kernels.sources.places import VARIABLE, find_file, source_folders
@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 def archive_inputs(source: Source) -> dict[str, Any]:
-    """The key of an sdist or a wheel in the store; its kind is the source's."""
+    """The key of an sdist or a wheel in the store, under the kind of :func:`archive_kind`."""
     return {"format": FORMAT, "file": source.file, "sha256": source.sha256}
 
 
@@ -28,39 +28,51 @@ def archive_kind(source: Source) -> str:
     return "sdist" if source.kind == "sdist" else "locked-wheel"
 
 
-def obtain_sdist(source: Source, store: Store, progress: Progress, folders: tuple[Path, ...] | None = None) -> Entry:
-    """The sdist (or locked wheel) in the store, fetched when it is not there; its file name is ``source.file``.
+def archive_path(entry: Path, source: Source) -> Path:
+    """The file in its entry of the store.
 
-    ``folders`` are looked into first, by default those of ``ORBIT_SOURCES``. An interrupted download goes on where it
-    stopped. Raises :class:`MissingError` saying what to fetch and where to put it, :class:`InputError` for a file of
-    the right name with other content.
+    A wheel lies in a folder, for the store hashes the files at the top at every use: wheels have hundreds of MB.
+    """
+    return entry / source.file if source.kind == "sdist" else entry / "wheel" / source.file
+
+
+def obtain_archive(source: Source, store: Store, progress: Progress, folders: tuple[Path, ...] | None = None) -> Path:
+    """The sdist or wheel in the store, fetched when it is not there. An interrupted download goes on where it stopped.
+
+    ``folders`` are looked into before the index, by default those of ``ORBIT_SOURCES``. Raises :class:`MissingError`
+    saying what to fetch and where to put it, :class:`InputError` for a file of that name with other content.
     """
     places = source_folders() if folders is None else folders
 
     def work(folder: Path) -> dict[str, Any]:
+        target = archive_path(folder, source)
+        target.parent.mkdir(exist_ok=True)
         own = find_file(places, source.file)
         if own is not None:
-            check_archive(own, source)
-            shutil.copyfile(own, folder / source.file)
-            return {"file": source.file}
-        progress.step(f"fetching {source.file}")
-        downloads = store.root / "downloads"
-        try:
-            arrived = fetch(source.url, source.sha256, downloads / f"{source.sha256}.part", progress)
-        except MissingError as error:
-            raise MissingError(error.what, fix=archive_fix(source)) from None
-        arrived.rename(folder / source.file)
-        return {"file": source.file}
+            progress.step(f"taking {source.file} from {own.parent}")
+            shutil.copyfile(own, target)  # no link: whoever owns the folder could change what was checked
+            check_archive(target, source, own)
+        else:
+            progress.step(f"fetching {source.file}")
+            _fetch(source, store.root / "downloads" / f"{source.sha256}.part", progress).rename(target)
+        return {"file": source.file, "bytes": target.stat().st_size}
 
-    return store.obtain(archive_kind(source), archive_inputs(source), work)
+    return archive_path(store.obtain(archive_kind(source), archive_inputs(source), work).path, source)
 
 
-def check_archive(path: Path, source: Source) -> None:
-    """Raise :class:`InputError` when the file is not the one the lock names."""
+def _fetch(source: Source, dest: Path, progress: Progress) -> Path:
+    try:
+        return fetch(source.url, source.sha256, dest, progress)
+    except MissingError as error:
+        raise MissingError(error.what, fix=archive_fix(source)) from None
+
+
+def check_archive(path: Path, source: Source, named: Path | None = None) -> None:
+    """Raise :class:`InputError` when the file is not the one the lock names; ``named`` is its name in the error."""
     found = sha256_file(path)
     if found != source.sha256:
         raise InputError(
-            f"{path}: sha256 is {found}, the lock says {source.sha256}",
+            f"{named or path}: sha256 is {found}, the lock says {source.sha256}",
             fix="copy it again, or take it away: it is damaged, or another file of the same name",
         )
 

@@ -1,4 +1,4 @@
-"""orbit.kernels.sources: sdists are unpacked whole and nowhere else."""
+"""orbit.kernels.sources.archives: sdists are unpacked whole and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from orbit.core.paths import checkout_root
 from orbit.errors import InputError, OrbitError
 from orbit.kernels.recipe import load_recipe
-from orbit.kernels.sources import resolve_source, unpack_sdist
+from orbit.kernels.sources.archives import unpack_sdist
+from orbit.kernels.sources.model import resolve_source
 from orbit.profile.lock import parse_lock
 
 
