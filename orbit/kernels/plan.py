@@ -16,6 +16,7 @@ from orbit.core.tools import find
 from orbit.errors import InputError
 from orbit.kernels import shim
 from orbit.kernels.buildenv import closure_hash
+from orbit.kernels.jobs.machine import memory_available_gib
 from orbit.kernels.manifest import BuildManifest
 from orbit.kernels.recipe import Recipe, gencode_pairs, load_recipe, render_env
 from orbit.kernels.sources import Source, resolve_source
@@ -126,19 +127,6 @@ def _skip(recipe: Recipe) -> Skipped:
 def parallel_jobs(memory_gib: float, cores: int, available_gib: float) -> int:
     """How many compile jobs of ``memory_gib`` fit: never more than cores, never less than one."""
     return max(1, min(cores, int(available_gib / memory_gib)))
-
-
-def memory_available_gib() -> float:
-    """Memory the machine can give right now: MemAvailable, or what the control group leaves when that is less."""
-    values = {}
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        name, _, rest = line.partition(":")
-        values[name] = float(rest.split()[0]) * 1024
-    available = values["MemAvailable"]
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.is_file() and used.is_file() and (text := limit.read_text(encoding="ascii").strip()) != "max":
-        available = min(available, float(text) - float(used.read_text(encoding="ascii")))
-    return available / 2**30
 
 
 def host_compiler() -> str:
