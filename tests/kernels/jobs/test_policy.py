@@ -22,6 +22,7 @@ from orbit.kernels.jobs.policy import (
     machine_limits,
     packages_at_once,
 )
+from tests.bench import bench_jobs
 
 
 def limits(cores: int = 4, budget: float = 20, patience_s: float = 600) -> Limits:
@@ -275,3 +276,14 @@ def test_every_step_of_a_flood_starts(seed: int) -> None:
     # at most 12 stand in the queue, each runs 12 s at most, alone in the worst case
     assert max(waited) <= 60 + 12 * 12
     assert min(shares.values()) > 0
+
+
+@pytest.mark.parametrize(("cores", "gib", "most"), [(2, 24, 1.02), (16, 128, 1.1), (64, 256, 1.7)])
+def test_simulated_builds_come_near_the_bound_within_memory(cores: int, gib: int, most: float) -> None:
+    """72 units like flash-attn's and two small packages, in virtual time (tests/bench/bench_jobs.py)."""
+    rows = {str(row["way"]): row for row in bench_jobs.measure(cores, gib, seeds=1)}
+    assert 1 <= rows["known"]["over_bound"] <= most
+    assert rows["known"]["wall_h"] < rows["fixed"]["wall_h"]
+    assert rows["fresh"]["wall_h"] <= rows["fixed"]["wall_h"]
+    assert rows["known"]["fits"]
+    assert rows["fresh"]["fits"]
