@@ -24,14 +24,15 @@ def check_features(
 ) -> tuple[Finding, ...]:
     """One finding for every assertion of ``recipe.features`` that the build does not prove.
 
-    ``units`` are the calls that the shim logged. ``exports`` are names of dynamic symbols of all binaries of the wheel,
-    ``kernels`` names of kernels by architecture, with a key for every architecture that was asked for
-    (``{"sm_90a": {"_Z3addv"}, "sm_100a": {"_Z3addv"}}``); both mangled. See :mod:`orbit.kernels.symbols`.
+    ``units`` are the calls that the shim logged, of nvcc and of the C++ compiler. ``exports`` are names of dynamic
+    symbols of all binaries of the wheel, ``kernels`` names of kernels by architecture, with a key for every
+    architecture that was asked for (``{"sm_90a": {"_Z3addv"}, "sm_100a": {"_Z3addv"}}``); both mangled. See
+    :mod:`orbit.kernels.symbols`.
 
     What cannot be seen is not proved: no successful compilation, or calls without their macros in the log, are findings
     where macros are forbidden.
     """
-    compiled = [unit for unit in units if unit.kind == "compile" and unit.status == 0]
+    compiled = [unit for unit in units if unit.kind in {"compile", "host"} and unit.status == 0]
     return tuple(
         Finding(
             rule=RULE,

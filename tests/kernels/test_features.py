@@ -80,6 +80,12 @@ def test_a_unit_that_was_not_compiled_failed_or_was_only_linked_is_a_finding() -
     assert messages(asserting, units=(unit("src/csrc/add.cu", status=1), *UNITS)) == []
 
 
+def test_calls_of_the_host_compiler_count_as_well() -> None:
+    units = (*UNITS, unit("src/csrc/api.cpp", kind="host", defines=("NO_ADD",)))
+    assert messages(recipe(units=("csrc/api.cpp",)), units=units) == []
+    assert messages(recipe(forbidden_defines=("NO_ADD",)), units=units) == ["NO_ADD was defined"]
+
+
 def test_a_pattern_of_units_begins_at_a_folder() -> None:
     assert messages(recipe(units=("add.cu",))) == []
     assert messages(recipe(units=("dd.cu",))) == ["dd.cu was not compiled"]
