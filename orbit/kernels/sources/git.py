@@ -8,7 +8,6 @@ git is trusted to find bytes and never to vouch for them.
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +52,14 @@ OBJECT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """How a call of git ended, and its standard output."""
+
+    status: int
+    out: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """What git says of an object before it is read."""
 
@@ -68,7 +75,7 @@ def git(
     stdin: bytes | Iterable[bytes] | None = None,
     within: Path | None = None,
     check: bool = True,
-) -> subprocess.CompletedProcess[bytes]:
+) -> Answer:
     """Run git on one of our own bare repositories, or with its settings inside another repository ``within``.
 
     Raises :class:`MissingError` without git, :class:`CommandFailed` on a failure unless ``check`` is false.
@@ -96,7 +103,8 @@ def git(
     if bundle is not None:
         env["GIT_SSL_CAINFO"] = str(bundle)
     argv = [str(find("git")), *args]
-    return run(argv, doing=doing, env=env, cwd=within, stdin=stdin, timeout_s=TIMEOUT_S, check=check)
+    done = run(argv, doing=doing, env=env, cwd=within, stdin=stdin, timeout_s=TIMEOUT_S, check=check)
+    return Answer(done.returncode, done.stdout)
 
 
 def init_bare(repository: Path) -> None:
@@ -124,9 +132,7 @@ def fetch_commit(repository: Path, origin: str, commit: str, *, protocol: str) -
 def has_commit(repository: Path, place: Path, commit: str) -> bool:
     """Whether the repository at ``place`` holds the commit. ``repository`` is one of ours, for its settings."""
     doing = f"look for a commit in {place}"
-    return not git(
-        repository, "cat-file", "-e", f"{commit}^{{commit}}", doing=doing, within=place, check=False
-    ).returncode
+    return git(repository, "cat-file", "-e", f"{commit}^{{commit}}", doing=doing, within=place, check=False).status == 0
 
 
 def unbundle(repository: Path, place: Place, commit: str) -> bool:
@@ -146,7 +152,7 @@ def unbundle(repository: Path, place: Place, commit: str) -> bool:
         raise damaged(place, error) from None
     # what a bundle of a shallow clone lacks is history, which nobody reads
     (repository / "shallow").write_text(f"{commit}\n", encoding="ascii")
-    return not git(repository, "cat-file", "-e", f"{commit}^{{commit}}", doing="look", check=False).returncode
+    return git(repository, "cat-file", "-e", f"{commit}^{{commit}}", doing="look", check=False).status == 0
 
 
 def bundle_offset(path: Path) -> int:
@@ -179,7 +185,7 @@ def damaged(place: Place, error: CommandFailed) -> Exception:
 def object_sizes(repository: Path, names: Sequence[str]) -> dict[str, Size]:
     """Kind and size by name; kind ``missing`` for what is not there."""
     asked = "".join(f"{name}\n" for name in names).encode()
-    said = git(repository, "cat-file", "--batch-check", doing="look for git objects", stdin=asked).stdout
+    said = git(repository, "cat-file", "--batch-check", doing="look for git objects", stdin=asked).out
     found = {}
     for name, line in zip(names, said.decode().splitlines(), strict=True):
         words = line.split()
@@ -211,7 +217,7 @@ def read_objects(repository: Path, sizes: dict[str, Size], kind: str) -> Iterato
 
 def _read(repository: Path, names: Sequence[str], sizes: dict[str, Size]) -> Iterator[tuple[str, bytes]]:
     asked = "".join(f"{name}\n" for name in names).encode()
-    said = memoryview(git(repository, "cat-file", "--batch", doing="read git objects", stdin=asked).stdout)
+    said = memoryview(git(repository, "cat-file", "--batch", doing="read git objects", stdin=asked).out)
     at = 0
     for name in names:
         size = sizes[name]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from orbit.core.records import convert
 from orbit.kernels.recipe import Recipe
 from orbit.kernels.sources import Pin
+from orbit.profile.lock import Lock, parse_lock
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 URL = "https://forge.invalid/owner/kernel"
@@ -100,3 +104,31 @@ def git_recipe(folder: Path, url: str = URL, **rest: Any) -> Recipe:
     """A recipe of the head of a repository."""
     pin = pin_of(folder, url)
     return recipe_of(url=url, commit=pin.commit, tree=pin.tree, **rest)
+
+
+def lock_text(**files: bytes) -> str:
+    """A lock whose package ``kernel`` has an ``sdist`` and a ``wheel`` of these bytes; its addresses lead nowhere."""
+    lines = ['version = 1\nrequires-python = ">=3.12"', '[[package]]\nname = "orbit"\nversion = "1"']
+    lines += ['source = { editable = "." }\n[[package]]\nname = "kernel"\nversion = "1"']
+    lines += ['source = { registry = "https://index.invalid/simple" }']
+    for key, data in files.items():
+        name = "kernel-1.tar.gz" if key == "sdist" else "kernel-1-py3-none-any.whl"
+        entry = f'{{ url = "https://index.invalid/{name}", hash = "sha256:{hashlib.sha256(data).hexdigest()}" }}'
+        lines.append(f"sdist = {entry}" if key == "sdist" else f"wheels = [{entry}]")
+    return "\n".join(lines)
+
+
+def locked(root: Path, **files: bytes) -> Lock:
+    """:func:`lock_text`, read."""
+    return parse_lock(lock_text(**files).encode(), root / "uv.lock")
+
+
+def sdist_of(files: dict[str, bytes]) -> bytes:
+    """An sdist of kernel 1 with these files."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"kernel-1/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return out.getvalue()

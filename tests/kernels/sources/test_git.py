@@ -48,7 +48,7 @@ def test_settings_of_the_user_do_not_enter(own: Path, tmp_path: Path, monkeypatc
         ("GIT_SSH_COMMAND", "false"),
     ):
         monkeypatch.setenv(name, value)
-    said = run_git(own, "config", "--list", "--show-origin", doing="list").stdout.decode()
+    said = run_git(own, "config", "--list", "--show-origin", doing="list").out.decode()
     assert "Mallory" not in said
     assert {line.split("\t")[0] for line in said.splitlines()} == {
         f"file:{own}/orbit.gitconfig",
@@ -79,7 +79,7 @@ def test_a_commit_comes_alone_and_programs_of_the_mirror_do_not_run(own: Path, t
     assert not has_commit(own, mirror, "1" * 40)
     fetch_commit(own, str(mirror), second, protocol="file")
     assert not (tmp_path / "evil").exists()
-    assert run_git(own, "rev-list", "--all", doing="x").stdout.decode().split() == [second]
+    assert run_git(own, "rev-list", "--all", doing="x").out.decode().split() == [second]
     assert not has_commit(own, own, first)
     assert [path.name for path in own.iterdir() if path.name == "hooks"] == []
 

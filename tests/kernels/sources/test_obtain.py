@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +15,24 @@ from orbit.core.store import Store
 from orbit.errors import CheckFailed, InputError, MissingError
 from orbit.kernels.recipe import Recipe
 from orbit.kernels.sources import obtain, resolve_source, unpack
-from orbit.profile.lock import Lock, parse_lock
+from orbit.profile.lock import Lock
 from tests.kernels.sources.repos import blob as new_blob
 from tests.kernels.sources.repos import (
     clone,
     commit_all,
     git,
     git_recipe,
+    locked,
     needs_git,
     pin_of,
     raw_commit,
     recipe_of,
+    sdist_of,
     tree_of,
     write,
 )
 
 PATCH = b"--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-one\n+two\n"
-
-
-def locked(root: Path, **files: bytes) -> Lock:
-    """A lock whose package ``kernel`` has these files, at addresses that lead nowhere."""
-    lines = ['version = 1\nrequires-python = ">=3.12"', '[[package]]\nname = "orbit"\nversion = "1"']
-    lines += ['source = { editable = "." }\n[[package]]\nname = "kernel"\nversion = "1"']
-    lines += ['source = { registry = "https://index.invalid/simple" }']
-    for key, data in files.items():
-        name = "kernel-1.tar.gz" if key == "sdist" else "kernel-1-py3-none-any.whl"
-        entry = f'{{ url = "https://index.invalid/{name}", hash = "sha256:{hashlib.sha256(data).hexdigest()}" }}'
-        lines.append(f"sdist = {entry}" if key == "sdist" else f"wheels = [{entry}]")
-    return parse_lock("\n".join(lines).encode(), root / "uv.lock")
-
-
-def sdist_of(files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, data in files.items():
-            member = tarfile.TarInfo(f"kernel-1/{name}")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return out.getvalue()
 
 
 def patched(root: Path, data: bytes = PATCH) -> None:
