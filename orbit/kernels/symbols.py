@@ -13,6 +13,8 @@ from orbit.audit.binary.elf import Elf, is_elf, open_elf
 from orbit.audit.binary.fatbin import containers_of
 from orbit.audit.binary.payload import unpack
 
+RELOCATABLE = "__nv_relfatbin"
+
 
 @dataclass(frozen=True, slots=True)
 class WheelSymbols:
@@ -21,14 +23,16 @@ class WheelSymbols:
     exports: frozenset[str]
     """Defined dynamic symbols of all binaries together."""
     kernels: dict[str, frozenset[str]]
-    """Kernels by architecture; every architecture that was asked for has a key, also without a kernel."""
+    """Kernels that the driver can load, by architecture: those that were asked for, also without a kernel."""
 
 
 def wheel_symbols(files: Mapping[str, bytes], archs: Sequence[str]) -> WheelSymbols:
     """Read every binary of a wheel (file name to content). ``archs`` are those asked for: ``("sm_90a", "sm_100a")``.
 
-    Relocatable objects inside fatbins hold kernels before they are linked: they count as well as the linked ones, since
-    both carry the same names. Raises :class:`orbit.audit.binary.elf.MalformedBinary` for damaged content.
+    Relocatable device code (section ``__nv_relfatbin``) does not count: the driver loads what the device link made of
+    it, and a kernel that got lost on the way is in the one and not in the other. Nor do other architectures: static
+    libraries such as NVSHMEM's bring theirs along. Raises :class:`orbit.audit.binary.elf.MalformedBinary` for damaged
+    content.
     """
     exports: set[str] = set()
     kernels: dict[str, set[str]] = {arch: set() for arch in archs}
@@ -47,9 +51,9 @@ def wheel_symbols(files: Mapping[str, bytes], archs: Sequence[str]) -> WheelSymb
 def _kernels(elf: Elf, found: dict[str, set[str]]) -> None:
     for container in containers_of(elf):
         for image in container.images:
-            if image.kind != "elf":
+            if image.kind != "elf" or image.arch not in found or container.section == RELOCATABLE:
                 continue
             payload = elf.data[image.offset : image.offset + image.size]
             label = f"{elf.label}: {container.section} container {container.index} {image.arch}"
             content = unpack(payload, image.compression, image.uncompressed_size, label)
-            found.setdefault(image.arch, set()).update(kernel.name for kernel in read_cubin(content, label).kernels)
+            found[image.arch].update(kernel.name for kernel in read_cubin(content, label).kernels)

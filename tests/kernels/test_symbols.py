@@ -25,7 +25,7 @@ def binary(*containers: bytes, section: str = ".nv_fatbin", exports: tuple[str, 
 def test_kernels_by_architecture_over_all_containers_and_files() -> None:
     files = {
         "a/one.so": binary(container("_Z1av", "_Z1av"), container("_Z1bv", "_Z1cv"), exports=("_Z4initv",)),
-        "a/two.so": binary(container("_Z1dv", "_Z1dv"), section="__nv_relfatbin", exports=("PyInit_two",)),
+        "a/two.so": binary(container("_Z1dv", "_Z1dv"), exports=("PyInit_two",)),
         "a/__init__.py": b"_Z1ev = 1",
     }
     found = wheel_symbols(files, ARCHS)
@@ -33,9 +33,16 @@ def test_kernels_by_architecture_over_all_containers_and_files() -> None:
     assert found.exports == {"_Z4initv", "PyInit_two"}
 
 
-def test_an_architecture_without_kernels_has_a_key_and_one_nobody_asked_for_is_shown() -> None:
-    only = binary(write_container(cubin_entry("sm_120", {"_Z1av": works()})))
-    assert wheel_symbols({"a.so": only}, ARCHS).kernels == {"sm_90a": set(), "sm_100a": set(), "sm_120": {"_Z1av"}}
+def test_relocatable_code_does_not_count_the_linked_one_does() -> None:
+    lost = binary(container("_Z1av", "_Z1av"), section="__nv_relfatbin")
+    linked = binary(container("_Z1bv", "_Z1bv"))
+    assert wheel_symbols({"a.so": lost, "b.so": linked}, ARCHS).kernels == {"sm_90a": {"_Z1bv"}, "sm_100a": {"_Z1bv"}}
+
+
+def test_asked_for_architectures_have_a_key_and_others_have_none() -> None:
+    # as in a DeepEP wheel: NVSHMEM's static device library brings code for every architecture NVIDIA thought of
+    others = binary(write_container(cubin_entry("sm_120", {"_Z1av": works()})))
+    assert wheel_symbols({"a.so": others}, ARCHS).kernels == {"sm_90a": set(), "sm_100a": set()}
     assert wheel_symbols({}, ARCHS).kernels == {"sm_90a": set(), "sm_100a": set()}
 
 
