@@ -89,6 +89,45 @@ class SharedObject(Record, frozen=True, kw_only=True):
     """Flags of nvcc besides architectures, position independence and optimisation of paths."""
 
 
+class JitUse(Record, frozen=True, kw_only=True):
+    """How a package compiles at run time, in the package's own words: each text is found in its ``generator``."""
+
+    generator: str
+    """File of the wheel that holds the texts of sources, flags and cache keys, each ended by a zero byte."""
+    include: tuple[str, ...]
+    """Header folders of the wheel; the first is ``{include}`` in ``values``."""
+    flags: tuple[str, ...]
+    """The flags it gives to nvcc, as fmt formats, one after the other; each ``{}`` is filled from ``values``."""
+    values: tuple[str, ...]
+    """``{flags}``: what the formats before gave; ``{include}``: the header folder; ``{number}``: ``90a`` of ``sm_90a``;
+    anything else as it is."""
+    cache_variable: str
+    """The variable that places its cache."""
+    cache_key: tuple[str, ...]
+    """Texts that make the name of a cache entry: when one is gone the facts below are about another release."""
+    keyed: str
+    """What an entry's name depends on."""
+    unkeyed: str
+    """What it does not depend on though the result does."""
+
+
+class Probe(Record, frozen=True, kw_only=True):
+    """One real kernel of a package that compiles at run time, compiled here as it would be there."""
+
+    name: str
+    capability: str
+    """The device that asks for it, ``9.0``."""
+    arch: str
+    """What the package compiles for on that device, ``sm_90a``."""
+    kernel: str = ""
+    """The function whose source text is in the generator; ``arguments`` fill it."""
+    arguments: tuple[str, ...] = ()
+    source: str = ""
+    """Instead: a file of ours in ``kernels/probes/RECIPE``."""
+    expect: tuple[str, ...]
+    """Instructions that the machine code must hold, without their modifiers: ``HGMMA``."""
+
+
 class Recipe(Record, frozen=True, kw_only=True):
     """One file of ``kernels/recipes``."""
 
@@ -125,6 +164,12 @@ class Recipe(Record, frozen=True, kw_only=True):
     """Variables the package's build reads; ``{torch_archs}`` and friends are replaced, see :func:`render_env`."""
     shared_object: SharedObject | None = None
     """How a local source is built."""
+    beside: tuple[str, ...] = ()
+    """Modes ``prebuilt`` and ``jit``: distributions of the lock that it is loaded with and that ``group`` lacks."""
+    jit: JitUse | None = None
+    """Mode ``jit``: what it compiles with."""
+    probes: tuple[Probe, ...] = ()
+    """Mode ``jit``: kernels that are compiled to prove it; at least one for every target of a profile."""
 
 
 def recipe_names() -> tuple[str, ...]:

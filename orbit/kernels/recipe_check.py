@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbit.errors import InputError
+from orbit.kernels.capabilities import loads
 
 if TYPE_CHECKING:
-    from orbit.kernels.recipe import Recipe
+    from orbit.kernels.recipe import Probe, Recipe
 
 GROUPS = ("cuda", "torch-build")
 """Dependency groups of pyproject.toml that can be a build environment."""
@@ -50,6 +51,7 @@ def _problems(path: Path, recipe: Recipe) -> Iterator[tuple[str, str]]:
     if recipe.config_settings and recipe.backend != "pyproject":
         yield "config_settings without backend = 'pyproject'", "setup.py reads variables: use [env]"
     yield from _patches(path, recipe)
+    yield from _verified(path, recipe)
     for feature in recipe.features:
         if not (feature.symbols or feature.units or feature.forbidden_defines):
             yield f"features: {feature.name!r} asserts nothing", "give symbols, units or forbidden_defines"
@@ -62,6 +64,36 @@ def _patches(path: Path, recipe: Recipe) -> Iterator[tuple[str, str]]:
             yield f"patches: no file {patch.file!r}", f"put it into kernels/patches/{recipe.name}"
         if not patch.reason.strip():
             yield f"patches: {patch.file} has no reason", "say why upstream's source cannot be taken as it is"
+
+
+def _verified(path: Path, recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """What belongs to recipes that are verified instead of compiled, and what does not."""
+    if recipe.mode != "source" and (recipe.patches or recipe.env or recipe.include or recipe.features):
+        yield f"mode = {recipe.mode!r} with patches, env, include or features", "nothing is built that uses them"
+    if recipe.mode == "source" and recipe.beside:
+        yield "beside in a recipe that is compiled", "it is for wheels that are verified"
+    if (recipe.mode == "jit") != (recipe.jit is not None) or (recipe.mode == "jit") != bool(recipe.probes):
+        yield "mode, [jit] and [[probes]] do not fit", "only mode = 'jit' has a table [jit], and probes"
+    if recipe.jit is not None:
+        blanks = sum(text.count("{}") for text in recipe.jit.flags)
+        if blanks != len(recipe.jit.values):
+            yield f"jit: {len(recipe.jit.values)} values for {blanks} blanks in flags", "give one value for each {}"
+        if not recipe.jit.include or not recipe.jit.cache_key:
+            yield "jit: include and cache_key must say something", "name the header folders and the texts of the key"
+    for probe in recipe.probes:
+        yield from _probe(path.parent.parent / "probes" / recipe.name, probe)
+
+
+def _probe(folder: Path, probe: Probe) -> Iterator[tuple[str, str]]:
+    where = f"probes: {probe.name!r}"
+    if bool(probe.source) == bool(probe.kernel) or (probe.source and probe.arguments):
+        yield f"{where} needs a kernel with arguments, or a source", "give one of them"
+    if probe.source and ("/" in probe.source or not (folder / probe.source).is_file()):
+        yield f"{where}: no file {probe.source!r}", f"put it into kernels/probes/{folder.name}"
+    if not probe.expect:
+        yield f"{where} expects no instruction", "name what makes this device's code its own, e.g. HGMMA"
+    if not loads(probe.arch, probe.capability):
+        yield f"{where}: code for {probe.arch} does not run on {probe.capability}", "correct arch or capability"
 
 
 def _git(recipe: Recipe) -> Iterator[tuple[str, str]]:

@@ -87,3 +87,74 @@ def test_a_contradiction_is_refused(shipped: Path, old: str, new: str, complaint
         load_recipe("thing")
     assert complaint in f"{caught.value} {caught.value.fix}"
     assert "thing.toml" in str(caught.value)
+
+
+JIT = """
+mode = "jit"
+[source]
+kind = "wheel"
+[jit]
+generator = "thing/_C.so"
+include = ["thing/include"]
+flags = ["-std=c++{}", "{} -I{} --gpu-architecture=sm_{}"]
+values = ["20", "{flags}", "{include}", "{number}"]
+cache_variable = "THING_CACHE"
+cache_key = ["kernel.{}"]
+keyed = "name and flags"
+unkeyed = "headers"
+[[probes]]
+name = "product"
+capability = "10.0"
+arch = "sm_100f"
+kernel = "product_impl"
+arguments = ["64"]
+expect = ["UTCHMMA"]
+[[probes]]
+name = "ours"
+capability = "9.0"
+arch = "sm_90a"
+source = "a.cu"
+expect = ["HGMMA"]
+"""
+
+
+@pytest.fixture
+def probed(shipped: Path) -> Path:
+    folder = shipped.parent / "probes" / "thing"
+    folder.mkdir(parents=True)
+    (folder / "a.cu").write_text("")
+    return shipped
+
+
+def test_a_recipe_that_proves_run_time_compilation_is_read(probed: Path) -> None:
+    (probed / "thing.toml").write_text(HEAD + JIT)
+    recipe = load_recipe("thing")
+    assert recipe.jit is not None
+    assert [probe.arch for probe in recipe.probes] == ["sm_100f", "sm_90a"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('mode = "jit"', 'mode = "prebuilt"', "do not fit"),
+        ('mode = "jit"', 'mode = "jit"\nbeside = ["x"]\ninclude = ["nvidia/cudnn/include"]', "include"),
+        ('values = ["20", ', "values = [", "3 values for 4 blanks"),
+        ('cache_key = ["kernel.{}"]', "cache_key = []", "cache_key"),
+        ('kernel = "product_impl"\n', "", "needs a kernel with arguments, or a source"),
+        ('source = "a.cu"', 'source = "b.cu"', "no file 'b.cu'"),
+        ('expect = ["UTCHMMA"]', "expect = []", "expects no instruction"),
+        ('arch = "sm_100f"', 'arch = "sm_90a"', "code for sm_90a does not run on 10.0"),
+    ],
+)
+def test_a_probe_that_cannot_prove_is_refused(probed: Path, old: str, new: str, complaint: str) -> None:
+    assert old in JIT
+    (probed / "thing.toml").write_text(HEAD + JIT.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        load_recipe("thing")
+    assert complaint in f"{caught.value} {caught.value.fix}"
+
+
+def test_what_is_put_beside_belongs_to_wheels_that_are_verified(shipped: Path) -> None:
+    (shipped / "thing.toml").write_text(HEAD + 'beside = ["x"]\n[source]\nkind = "sdist"\n')
+    with pytest.raises(InputError, match="beside in a recipe that is compiled"):
+        load_recipe("thing")
