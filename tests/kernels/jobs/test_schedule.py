@@ -15,7 +15,7 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.core.findings import Skipped
-from orbit.core.proc import run
+from orbit.core.proc import Stop, run
 from orbit.core.store import Store
 from orbit.errors import CheckFailed, ExitCode, InputError, MissingError
 from orbit.kernels.jobs.schedule import Done, Failed, Job, SeveralFailed, failure, run_jobs
@@ -131,6 +131,18 @@ def test_an_interrupt_in_a_job_is_an_interrupt_of_all(tmp_path: Path) -> None:
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
+def test_what_fails_because_of_an_interrupt_is_no_failure() -> None:
+    stop, told = Stop(), Told()
+
+    def confused() -> int:
+        assert until(lambda: stop.stopped)
+        raise ValueError("my program is gone")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([Job("a", 2, confused), Job("b", 1, fails(KeyboardInterrupt()))], at_once=2, progress=told, stop=stop)
+    assert told.said == []
+
+
 def test_ctrl_c_ends_all_programs_and_keeps_nothing_half(tmp_path: Path, store: Store) -> None:
     """The main thread gets the signal while three threads wait for programs that are hard to end."""
     kept: list[BaseException] = []
@@ -171,7 +183,7 @@ def test_ctrl_c_ends_all_programs_and_keeps_nothing_half(tmp_path: Path, store: 
 PROGRAM = """
 import sys
 from orbit.core.console import Silent
-from orbit.core.proc import run
+from orbit.core.proc import Stop, run
 from orbit.kernels.jobs.schedule import Job, run_jobs
 import orbit.cli
 class Command:

@@ -191,7 +191,8 @@ def test_cached_steps_are_counted_and_wait_for_nothing(two_cores: JobServer) -> 
     assert [client.answer() for client in running] == ["go\n"] * 2
     for number in range(5):
         Client(two_cores.path).ask(source=f"{number}.cu", cached=True).close()
-    assert until(lambda: len(two_cores.lines("a")) == 5)
+    assert Client(two_cores.path).ask(cached=True).answer() == ""  # closed at once, whoever waits
+    assert until(lambda: len(two_cores.lines("a")) == 6)
     assert all(line.cached and line.ok and line.report is None for line in two_cores.lines("a"))
     for client in running:
         client.close()
