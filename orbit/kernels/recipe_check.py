@@ -11,7 +11,7 @@ from orbit.errors import InputError
 from orbit.kernels.capabilities import loads
 
 if TYPE_CHECKING:
-    from orbit.kernels.recipe import Probe, Recipe
+    from orbit.kernels.recipe import Probe, Recipe, RecipeSource
 
 GROUPS = ("cuda", "torch-build")
 """Dependency groups of pyproject.toml that can be a build environment."""
@@ -99,7 +99,8 @@ def _probe(folder: Path, probe: Probe) -> Iterator[tuple[str, str]]:
 def _git(recipe: Recipe) -> Iterator[tuple[str, str]]:
     source = recipe.source
     if source.kind != "git":
-        if source.url or source.commit or source.tree or source.subdirectory or source.submodules:
+        submodules = source.submodules or source.unused_submodules
+        if source.url or source.commit or source.tree or source.subdirectory or submodules:
             yield f"source.kind = {source.kind!r} with url, commit, tree or submodules", "these belong to kind = 'git'"
         return
     if not source.version:
@@ -112,6 +113,14 @@ def _git(recipe: Recipe) -> Iterator[tuple[str, str]]:
         for key, value in (("commit", commit), ("tree", tree)):
             if not COMMIT.fullmatch(value):
                 yield f"{where}: {key} = {value!r}", "40 lower-case hex digits; branches and tags move"
-    for sub in source.submodules:
-        if sub.path.startswith("/") or ".." in sub.path.split("/"):
-            yield f"submodule path {sub.path!r} leaves the source", "use a folder inside the source"
+    yield from _folders(source)
+
+
+def _folders(source: RecipeSource) -> Iterator[tuple[str, str]]:
+    named = [("submodule path", path) for path in (*(sub.path for sub in source.submodules), *source.unused_submodules)]
+    for what, path in [*named, ("subdirectory", source.subdirectory or "here")]:
+        if not {"", ".", ".."}.isdisjoint(path.split("/")):
+            yield f"{what} {path!r} leaves the source", "use a folder inside the source, spelt plainly"
+    paths = [path for _, path in named]
+    if len(set(paths)) < len(paths):
+        yield f"submodules name one folder twice: {', '.join(sorted(paths))}", "pin it or say it is unused, once"
