@@ -101,8 +101,6 @@ UNMIRRORED: dict[str, str] = {}
 SUBPROCESS = {
     "orbit/core/proc.py": "the one way",
     "orbit/core/guard.py": "starts the guard that the one way stands on",
-    "orbit/kernels/shim/nvcc.py": "stands in for nvcc as a program and must start in milliseconds",
-    "orbit/kernels/shim/device.py": "the same",
 }
 
 # Commands that pages may name before they exist.

@@ -93,6 +93,8 @@ def read_units(log: Path) -> tuple[Unit, ...]:
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         for line in lines:
             entry = json.loads(line)
+            if entry.get("kind", "") not in ("", "compile", "link"):
+                continue  # steps inside a unit, C++ without nvcc, what a build script tried, the cache
             if "error" in entry:
                 raise InputError(
                     f"the compiler shim refused a call: {entry['error']}",

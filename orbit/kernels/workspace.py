@@ -11,12 +11,10 @@ Layout (the same shape on every machine, so relative paths inside it are too)::
 
 from __future__ import annotations
 
-import compileall
 import contextlib
-import json
-import py_compile
+import functools
+import os
 import re
-import shutil
 import sys
 import threading
 import time
@@ -24,14 +22,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orbit.core.console import Progress
+from orbit.core.proc import run
 from orbit.core.tools import find
 from orbit.env.cuda_home import link_farm
-from orbit.errors import InputError
-from orbit.kernels import shim
+from orbit.errors import InputError, MissingError
 from orbit.kernels.buildenv import SITE
-from orbit.kernels.shim.arguments import check_pairs
-from orbit.kernels.shim.config import CONFIG_NAME, Config
-from orbit.kernels.shim.program import TOOLS
+from orbit.kernels.fronts import Settings, install_fronts
 
 SOURCE_DATE_EPOCH = "315532800"
 """1980-01-01, the earliest time a zip archive can hold."""
@@ -39,8 +35,10 @@ NOWHERE = "http://127.0.0.1:9"
 """Proxy of every build: some setup.py files download somebody else's binary when they can."""
 NINJA = re.compile(rb"\[(\d+)/(\d+)\] ")
 PLAIN = re.compile(r"^[A-Za-z0-9_./+@~-]+$")
-SCRIPT = "orbit-shim.py"
-PACKAGE = "orbit_shim"
+DROPPED = ("USER", "LOGNAME", "TERM", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "SSL_CERT_FILE")
+"""Variables that programs of orbit get from the caller and builds do not."""
+UNIT_LINE = re.compile(rb'"kind": "(?:compile|host)"')
+"""A translation unit in the log of the fronts."""
 POLL_S = 1.0
 HEARTBEAT_S = 30.0
 """One unit can take ten minutes: the count is repeated so that people see that work goes on."""
@@ -59,8 +57,8 @@ class Workspace:
         self.log = log
         self.units = root / "units.jsonl"
 
-    def prepare(self, environment: Path, pairs: Sequence[tuple[str, str]]) -> None:
-        """Lay out the folder over an installed build environment, with the shim enforcing ``pairs``.
+    def prepare(self, environment: Path, pairs: Sequence[tuple[str, str]], settings: Settings | None = None) -> None:
+        """Lay out the folder over an installed build environment, with the fronts enforcing ``pairs``.
 
         Raises :class:`InputError` when the path of the folder has characters that build tools trip over.
         """
@@ -73,34 +71,22 @@ class Workspace:
         for name in ("out", "home", "tmp"):
             (self.root / name).mkdir()
         link_farm(self.env / SITE, self.cuda, relative=True)
-        self._install_shim(pairs)
+        flags = [f"-Xcompiler={flag}" for flag in self.prefix_maps()]
+        install_fronts(self.root, pairs, flags, self.units, settings or Settings())
 
-    def _install_shim(self, pairs: Sequence[tuple[str, str]]) -> None:
-        check_pairs(pairs)
-        folder = self.cuda / "bin"
-        script = install(folder)
-        config: Config = {
-            "bin": str(folder),
-            "root": str(self.root),
-            "pairs": [list(pair) for pair in pairs],
-            # all architectures of a unit at once: the last, largest unit would else keep one core busy alone
-            "threads": len(pairs),
-            "flags": [f"-Xcompiler={flag}" for flag in self.prefix_maps()],
-            "log": str(self.units),
-        }
-        (folder / CONFIG_NAME).write_text(json.dumps(config), encoding="utf-8")
-        for tool in TOOLS:
-            launcher = folder / tool
-            launcher.rename(folder / f"{tool}-real")
-            # a shell line and not a shebang: those are limited to 127 bytes on older kernels
-            launcher.write_text(
-                f'#!/bin/sh\nexec "{self.env}/bin/python" -I -S -B "{script}" {tool} "$@"\n', encoding="utf-8"
-            )
-            launcher.chmod(0o755)
+    def command(self, argv: Sequence[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
+        """``argv`` as it runs inside the build: without network, nothing of the caller, new files readable by all."""
+        unset = [word for name in DROPPED for word in ("-u", name)]
+        return [*network_isolation(), "env", *unset, "sh", "-c", 'umask 022; exec "$@"', "sh", *argv]
 
     def prefix_maps(self) -> tuple[str, ...]:
         """Flags that keep this machine's paths out of ``__FILE__`` and debug information of host code."""
-        return (f"-ffile-prefix-map={self.root}=.", f"-ffile-prefix-map={sys.base_prefix}=python")
+        return (
+            f"-ffile-prefix-map={self.root}=.",
+            f"-ffile-prefix-map={sys.base_prefix}=python",
+            # else gcc says a system header's real path where that is shorter than the one it was given
+            "-fno-canonical-system-headers",
+        )
 
     def variables(self, *, jobs: int, include: Sequence[str], extra: dict[str, str]) -> dict[str, str]:
         """The environment of the build, on top of ``clean_env``."""
@@ -108,7 +94,7 @@ class Workspace:
         flags = " ".join(["-g0", *self.prefix_maps()])
         proxies = {name: NOWHERE for lower in ("http_proxy", "https_proxy", "all_proxy") for name in _cases(lower)}
         return {
-            "PATH": f"{self.env}/bin:{self.cuda}/bin:{compiler}:/usr/bin:/bin",
+            "PATH": f"{self.root}/fronts:{self.env}/bin:{self.cuda}/bin:{compiler}:/usr/bin:/bin",
             "HOME": str(self.root / "home"),
             "TMPDIR": str(self.root / "tmp"),
             "VIRTUAL_ENV": str(self.env),
@@ -123,6 +109,10 @@ class Workspace:
             "CPATH": ":".join(str(self.env / SITE / folder) for folder in include),
             "MAX_JOBS": str(jobs),
             "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH,
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            "TZ": "UTC",
+            "ZERO_AR_DATE": "1",
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             "GIT_CEILING_DIRECTORIES": str(self.root),
@@ -155,18 +145,19 @@ class Workspace:
             thread.join()
 
 
-def install(folder: Path) -> Path:
-    """Copy the compiler shim into ``folder``, compiled; the script that runs it."""
-    package = folder / PACKAGE
-    shutil.copytree(Path(shim.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(package, quiet=1, invalidation_mode=mode, stripdir=folder)
-    script = folder / SCRIPT
-    script.write_text(
-        f"import sys\n\nsys.path.insert(0, {str(folder)!r})\nfrom {PACKAGE}.program import main\n\nmain()\n",
-        encoding="utf-8",
-    )
-    return script
+@functools.cache
+def network_isolation() -> tuple[str, ...]:
+    """Words before a command that take the network from it; empty where the kernel or the host does not let us.
+
+    A network namespace of its own, in which not even the loopback is up. Unix sockets with a path still work, so the
+    job server can be asked. Where namespaces are not allowed, proxies that lead nowhere are all that keeps a build from
+    the network: whoever runs a build should say so in its log.
+    """
+    for words in (("unshare", "--net", "--"), ("unshare", "--user", "--map-root-user", "--net", "--")):
+        with contextlib.suppress(MissingError):
+            if run([*words, "true"], doing="see whether builds can be cut off", check=False).returncode == 0:
+                return words
+    return ()
 
 
 def ninja_count(log: Path) -> tuple[int, int] | None:
@@ -182,7 +173,7 @@ def ninja_count(log: Path) -> tuple[int, int] | None:
 
 def _lines(path: Path) -> int:
     try:
-        return path.read_bytes().count(b"\n")
+        return len(UNIT_LINE.findall(path.read_bytes()))
     except FileNotFoundError:
         return 0
 

@@ -75,7 +75,7 @@ def test_variables_are_ours(tmp_path: Path, environment: Path, monkeypatch: pyte
     assert variables["MAX_JOBS"] == "3"
     assert variables["CPATH"] == str(space.env / SITE / "nvidia/nccl/include")
     assert variables["https_proxy"] == variables["HTTPS_PROXY"] == NOWHERE
-    assert variables["PATH"].split(":")[:2] == [str(space.env / "bin"), str(space.cuda / "bin")]
+    assert variables["PATH"].split(":")[:2] == [str(space.root / "fronts"), str(space.env / "bin")]
     assert variables["X_FORCE_BUILD"] == "TRUE"
 
 
@@ -101,7 +101,7 @@ def test_progress_comes_from_the_logs(tmp_path: Path, environment: Path, monkeyp
             seen.append((done, total))
 
     with space.watched("thing", 3, Spy()):
-        space.units.write_text("{}\n")
+        space.units.write_text('{"kind": "step"}\n{"kind": "compile"}\n')
         until(lambda: (1, 3) in seen, time.monotonic() + 5)
         space.log.write_text("[2/4] x\n")
         until(lambda: (2, 4) in seen, time.monotonic() + 5)

@@ -9,15 +9,21 @@ device linking. Flags as documented by ``nvcc --help`` of CUDA 13.0.
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GENCODE = ("-gencode", "--generate-code")
 ARCH = ("-arch", "--gpu-architecture")
 CODE = ("-code", "--gpu-code")
-THREADS = ("-t", "--threads")
+THREADS = ("-t", "--threads", "-split-compile", "--split-compile")
+"""How much runs at once inside one call; ``--split-compile=0`` makes the result depend on the number of cores."""
+LTO = ("-dlto", "--dlink-time-opt", "-lto", "--lto", "-ltoir", "--ltoir", "-gen-opt-lto", "--gen-opt-lto")
+COMPILE_ONLY = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
+KEEP = ("-keep", "--keep", "-keep-dir", "--keep-dir", "-save-temps", "--save-temps")
+DRY = ("-dryrun", "--dryrun", "-clean", "--clean-targets")
+WITH_COMPILE = ("-MD", "--generate-dependencies-with-compile", "-MMD", "--generate-nonsystem-dependencies-with-compile")
 OPTION_FILE = ("-optf", "--options-file")
 SOURCES = (".cu", ".c", ".cc", ".cxx", ".cpp", ".ptx")
 OBJECTS = (".o", ".a", ".so", ".obj", ".lib", ".cubin", ".fatbin")
@@ -30,7 +36,8 @@ WITH_VALUE = """
 -Xcompiler --compiler-options -Xlinker --linker-options -Xptxas --ptxas-options -Xnvlink --nvlink-options
 -Xfatbin --fatbin-options -Xcudafe -Xarchive --archive-options -keep-dir --keep-dir -objtemp -MF --dependency-output
 -MT --dependency-target-name -maxrregcount --maxrregcount -default-stream --default-stream -diag-suppress
---diag-suppress -diag-error --diag-error -diag-warn --diag-warn
+--diag-suppress -diag-error --diag-error -diag-warn --diag-warn -MQ -dopt --dopt -Ofc --Ofast-compile -time --time
+-fdevice-time-trace --fdevice-time-trace -e --entries -ftemplate-depth --ftemplate-depth
 """
 """Flags whose value may be the next argument: it must not be taken for a source."""
 TAKES_VALUE = frozenset(WITH_VALUE.split())
@@ -40,24 +47,50 @@ class ShimError(Exception):
     """The call cannot be enforced."""
 
 
-@dataclass(frozen=True, slots=True)
 class Call:
     """An nvcc command line, taken apart."""
 
-    arguments: tuple[str, ...]
-    """All arguments but those about architectures and threads, option files expanded."""
-    requested: tuple[str, ...]
-    """``virtual:real`` pairs that were asked for; empty when nothing was."""
-    sources: tuple[str, ...]
-    objects: tuple[str, ...]
-    output: str
-    single: bool
-    """Asks for a result that can hold one architecture only (PTX text, a cubin, preprocessed text)."""
+    __slots__ = ("arguments", "depfile", "flags", "objects", "output", "requested", "single", "sources")
+
+    def __init__(self, arguments: Sequence[str], requested: Sequence[str]) -> None:
+        positional, values = _walk(arguments)
+        language = values.get("-x") or values.get("--x")
+        self.arguments = tuple(arguments)
+        """All arguments but those about architectures and threads, option files expanded."""
+        self.requested = tuple(requested)
+        """``virtual:real`` pairs that were asked for; empty when nothing was."""
+        self.flags = frozenset(values)
+        """Names of all flags that stayed."""
+        self.sources = tuple(path for path in positional if language or path.endswith(SOURCES))
+        self.objects = tuple(path for path in positional if path not in self.sources and _is_object(path))
+        self.output = values.get("-o") or values.get("--output-file") or ""
+        self.single = not self.flags.isdisjoint((*SINGLE_ARCH, *DEPENDENCIES))
+        """Asks for a result that can hold one architecture only (PTX text, a cubin, preprocessed text)."""
+        self.depfile = ""
+        """Dependency file written beside an object; empty when none was asked for."""
+        if not self.flags.isdisjoint(WITH_COMPILE):
+            self.depfile = values.get("-MF") or values.get("--dependency-output") or os.devnull
 
     @property
     def compiles(self) -> bool:
         """Whether device code may be compiled or linked; False for queries such as ``--version``."""
         return bool(self.sources or self.objects)
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether nvcc only says what it would do (cmake reads that), or removes files."""
+        return not self.flags.isdisjoint(DRY)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the result is for reading: preprocessed text or dependencies."""
+        return not self.flags.isdisjoint(("-E", "--preprocess", *DEPENDENCIES))
+
+    @property
+    def makes_one_object(self) -> bool:
+        """One source in, one object out, and every file that is written is known."""
+        one = len(self.sources) == 1 and not self.single and not self.flags.isdisjoint(COMPILE_ONLY)
+        return one and bool(self.output) and self.depfile != os.devnull
 
 
 def parse(arguments: Sequence[str]) -> Call:
@@ -66,41 +99,28 @@ def parse(arguments: Sequence[str]) -> Call:
     pairs = [pair for name, value in settings if name in GENCODE for pair in _gencode(value)]
     archs = [value for name, value in settings if name in ARCH]
     codes = [code for name, value in settings if name in CODE for code in value.split(",")]
-    positional: list[str] = []
-    values: dict[str, str] = {}
-    words = iter(kept)
-    for word in words:
-        name, joined, value = word.partition("=")
-        if joined or word not in TAKES_VALUE:
-            values[name] = value
-            if not word.startswith("-"):
-                positional.append(word)
-        else:
-            values[word] = next(words, "")
-    language = values.get("-x") or values.get("--x")
-    sources = tuple(path for path in positional if language or path.endswith(SOURCES))
-    return Call(
-        arguments=tuple(kept),
-        requested=(*pairs, *_from_arch(archs, codes)),
-        sources=sources,
-        objects=tuple(path for path in positional if path not in sources and _is_object(path)),
-        output=values.get("-o") or values.get("--output-file") or "",
-        single=any(flag in values for flag in (*SINGLE_ARCH, *DEPENDENCIES)),
-    )
+    return Call(kept, (*pairs, *_from_arch(archs, codes)))
 
 
 def enforce(call: Call, pairs: Sequence[Sequence[str]], threads: int) -> list[str]:
     """The arguments to run instead: the call's own plus our architectures.
 
-    Raises :class:`ShimError` for a single-architecture result when several are configured, and for a pair whose code
+    Raises :class:`ShimError` for a single-architecture result when several are configured, for link-time optimisation
+    of device code (its objects hold code for a later compiler, not machine code), and for a pair whose code
     has a suffix that its PTX lacks: ``compute_90`` compiled to ``sm_90a`` has none of the device's own instructions,
     because the feature macros were never defined.
     """
     check_pairs(pairs)
     if not call.compiles:
         return list(call.arguments)
+    if not call.flags.isdisjoint(LTO):
+        asked = " ".join(sorted(call.flags.intersection(LTO)))
+        raise ShimError(
+            f"{' '.join(call.sources or call.objects)}: asks for link-time optimisation ({asked}), "
+            "which puts code into objects that a linker compiles later; the profile wants machine code"
+        )
     if call.single and len(pairs) > 1:
-        if not any(flag in call.arguments for flag in ("-E", "--preprocess", *DEPENDENCIES)):
+        if not call.is_text:
             raise ShimError(
                 f"{' '.join(call.sources)}: asks for PTX or a cubin, which holds one architecture, "
                 f"but {len(pairs)} are configured"
@@ -178,10 +198,34 @@ def _option_files(value: str) -> list[str]:
     words: list[str] = []
     for name in value.split(","):
         try:
-            words.extend(shlex.split(Path(name).read_text(encoding="utf-8")))
+            words.extend(option_words(name))
         except OSError as error:
             raise ShimError(f"option file {name}: {error.strerror}") from None
     return words
+
+
+def option_words(path: str) -> list[str]:
+    """The words of a file with options. Raises :class:`OSError`."""
+    import shlex  # noqa: PLC0415 - rare
+
+    with open(path, encoding="utf-8") as file:
+        return shlex.split(file.read())
+
+
+def _walk(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """(what is no flag, flag -> value)."""
+    positional: list[str] = []
+    values: dict[str, str] = {}
+    words = iter(arguments)
+    for word in words:
+        name, joined, value = word.partition("=")
+        if joined or word not in TAKES_VALUE:
+            values[name] = value
+            if not word.startswith("-"):
+                positional.append(word)
+        else:
+            values[word] = next(words, "")
+    return positional, values
 
 
 def _is_object(path: str) -> bool:

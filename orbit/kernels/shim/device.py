@@ -1,30 +1,116 @@
-"""The programs nvcc runs for device code, freed of this machine's paths and process numbers.
+"""The programs nvcc runs for device code: ``cudafe++``, ``cicc`` and ``ptxas``, as steps that are cached by content.
 
-``cudafe++`` derives the names of internal functions from the source's absolute path and a process number, and ``ptxas``
-gets line tables with absolute paths.
+They are freed of this machine's paths and process numbers first. ``cudafe++`` and ``cicc`` derive the names of internal
+functions from the source's absolute path and a process number, both write absolute paths into line tables, and
+``ptxas`` copies those. What each reads and writes is what ``nvcc --dryrun`` of CUDA 13.0 shows.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
 
-from .config import Config
-from .log import real_tool
+from .cache import key_of
+from .measure import execute
+from .parts import archs_of, empty_module, has_whole, is_ours
+from .places import PROBE, clean_file, clean_text, inside, real_tool, short, unit_name, write_beside
+from .steps import UNIT, Step, run_placeholder, run_step, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .config import Config
+
+CICC_OUTPUTS = ("-o", "--gen_c_file_name", "--stub_file_name", "--gen_device_file_name")
+CUDAFE_OUTPUTS = ("--gen_c_file_name",)
+PTXAS_OUTPUTS = ("-o", "--output-file")
+FILE_FLAGS = frozenset((*CICC_OUTPUTS, *PTXAS_OUTPUTS, "--include_file_name", "--module_id_file_name"))
+"""Flags whose value is a file of nvcc's own: its folder and its temporary name mean nothing."""
 
 
 def run_cudafe(arguments: Sequence[str], config: Config) -> int:
-    """Run cudafe++ with names of internal functions and variables that depend on nothing of this machine.
+    """Run cudafe++ with names of internal functions and variables that depend on nothing of this machine."""
+    changed, id_file = front_end(arguments, config)
+    source = _source(values(arguments).get("--orig_src_path_name", ""), config)
+    outputs = {flag: path for flag, path in values(changed).items() if flag in CUDAFE_OUTPUTS}
+    inputs = [argument for argument in changed if argument.endswith(".ii") and os.path.isfile(argument)]
+    if inputs and outputs and not has_whole(config, source):
+        # nobody will compile the host side of this unit here: a later step only wants the file to be there
+        for path in outputs.values():
+            write_beside(path, b"")
+        tell("placeholder")
+        return 0
+    texts = [clean_file(path, config) for path in (*inputs, id_file) if path]
+    key = _key("cudafe++", changed, texts, config) if inputs and outputs else ""
+    argv = [real_tool("cudafe++", config, os.getcwd()), *changed]
+    return run_step(Step("cudafe", source, "", argv, key=key, outputs=outputs, texts=True), config).status
 
-    cudafe++ makes them from a "module id": hashes of the source's absolute path and of the working folder, at times
-    the process number. It writes that id to a file for the later steps (``--gen_module_id_file``), which read it; so we
-    write the file and let every step read.
+
+def run_cicc(arguments: Sequence[str], config: Config) -> int:
+    """Run cicc, the compiler from preprocessed CUDA to PTX, on text that holds no path of this machine."""
+    changed, id_file = front_end(arguments, config)
+    given = values(changed)
+    inputs = [argument for argument in changed if argument.endswith(".ii") and os.path.isfile(argument)]
+    real = real_tool("cicc", config, os.getcwd())
+    if len(inputs) != 1 or "-o" not in given:
+        return execute([real, *changed]).status
+    source = _source(values(arguments).get("--orig_src_path_name", inputs[0]), config)
+    virtual = given.get("-arch", "")
+    archs = archs_of(config, virtual) or [virtual]
+    outputs = {flag: path for flag, path in given.items() if flag in CICC_OUTPUTS}
+    if not any(is_ours(config, source, arch) for arch in archs):
+        empty = f"{inputs[0]}.empty.ii"
+        write_beside(empty, b"")
+        argv = [real, *(empty if argument == inputs[0] else argument for argument in changed)]
+        return run_placeholder(Step("cicc", source, archs[0], argv), config).status
+    texts = [clean_file(path, config) for path in (*inputs, id_file) if path]
+    key = _key("cicc", changed, texts, config)
+    step = Step("cicc", source, archs[0], [real, *changed], key=key, outputs=outputs, texts=True)
+    return run_step(step, config).status
+
+
+def run_ptxas(arguments: Sequence[str], config: Config) -> int:
+    """Run ptxas on PTX text without the build's folder in the file names of its line tables."""
+    inputs = [argument for argument in arguments if argument.endswith(".ptx") and os.path.isfile(argument)]
+    given = values(arguments)
+    outputs = {flag: path for flag, path in given.items() if flag in PTXAS_OUTPUTS}
+    real = real_tool("ptxas", config, os.getcwd())
+    texts = [clean_file(path, config) for path in inputs]
+    if len(inputs) != 1 or not outputs:
+        return execute([real, *arguments]).status
+    source = os.environ.get(UNIT) or _source(inputs[0], config)
+    arch = given.get("-arch") or given.get("--gpu-name", "")
+    if not is_ours(config, source, arch):
+        empty = f"{inputs[0]}.empty.ptx"
+        write_beside(empty, empty_module(texts[0]))
+        argv = [real, *(empty if argument == inputs[0] else argument for argument in arguments)]
+        return run_placeholder(Step("ptxas", source, arch, argv), config).status
+    key = _key("ptxas", arguments, texts, config)
+    return run_step(Step("ptxas", source, arch, [real, *arguments], key=key, outputs=outputs), config).status
+
+
+def run_nvlink(arguments: Sequence[str], config: Config) -> int:
+    """Run nvlink, the linker of relocatable device code, measured; its results are not cached."""
+    real = real_tool("nvlink", config, os.getcwd())
+    given = values(arguments)
+    if "-o" not in given:
+        return execute([real, *arguments]).status
+    source = _source(given["-o"], config)
+    arch = given.get("--arch") or given.get("-arch", "")
+    return run_step(Step("link", source, arch, [real, *arguments]), config).status
+
+
+def front_end(arguments: Sequence[str], config: Config) -> tuple[list[str], str]:
+    """Arguments of cudafe++ or cicc without this machine's paths, and the file with the module id.
+
+    Names of internal functions come from a "module id": hashes of the source's absolute path and of the working folder,
+    at times the process number. The first of the programs writes it to a file (``--gen_module_id_file``) and the others
+    read it; so we write the file and let every program read.
     """
-    root = str(config["root"]).rstrip("/") + "/"
+    root = config["root"].rstrip("/") + "/"
     changed = list(arguments)
     source = id_file = ""
     for index, argument in enumerate(arguments[1:], start=1):
@@ -35,8 +121,9 @@ def run_cudafe(arguments: Sequence[str], config: Config) -> int:
             id_file = argument
     if "--gen_module_id_file" in changed and id_file:
         changed.remove("--gen_module_id_file")
-        Path(id_file).write_text(module_id(source, id_file), encoding="utf-8")
-    return subprocess.call([real_tool("cudafe++", config, os.getcwd()), *changed])
+        with open(id_file, "w", encoding="utf-8") as file:
+            file.write(module_id(source, id_file))
+    return changed, id_file
 
 
 def module_id(source: str, id_file: str) -> str:
@@ -51,13 +138,36 @@ def module_id(source: str, id_file: str) -> str:
     return f"_{first}_{len(name)}_{name}_{second}"
 
 
-def run_ptxas(arguments: Sequence[str], config: Config) -> int:
-    """Run ptxas after taking the build's root out of the file names that the PTX text carries for line tables."""
-    root = str(config["root"]).rstrip("/") + "/"
+def values(arguments: Sequence[str]) -> dict[str, str]:
+    """Flags with their value: of the next argument, or behind ``=``."""
+    given = {}
+    for index, argument in enumerate(arguments):
+        name, joined, value = argument.partition("=")
+        if argument.startswith("-"):
+            given[name] = value if joined else arguments[index + 1] if index + 1 < len(arguments) else ""
+    return given
+
+
+def normalised(arguments: Sequence[str], config: Config) -> list[str]:
+    """Arguments as they enter a key: files of nvcc's own by their short names, no path of this machine."""
+    shown = []
+    before = ""
     for argument in arguments:
-        path = Path(argument)
-        if argument.endswith(".ptx") and path.is_file():
-            text = path.read_bytes()
-            if root.encode() in text:
-                path.write_bytes(text.replace(root.encode(), b""))
-    return subprocess.call([real_tool("ptxas", config, os.getcwd()), *arguments])
+        own = before in FILE_FLAGS or argument.endswith((".ii", ".ptx"))
+        shown.append(short(argument) if own else clean_text(argument, config))
+        before = argument
+    return shown
+
+
+def _key(tool: str, arguments: Sequence[str], texts: Sequence[bytes], config: Config) -> str:
+    """Hash of everything a step depends on: the program, its arguments, its inputs, its place in the build."""
+    identity = config["identities"].get(tool)
+    if not identity or any("-trace" in argument or "options-file" in argument for argument in arguments):
+        return ""
+    words = json.dumps(normalised(arguments, config))
+    return key_of(tool, identity, inside(".", config), words, *texts)
+
+
+def _source(path: str, config: Config) -> str:
+    """The unit a step belongs to; where nvcc's front is not above us, the file it reads."""
+    return os.environ.get(UNIT) or (unit_name(path, config) if path else PROBE)

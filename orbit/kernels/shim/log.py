@@ -1,24 +1,36 @@
-"""The log of a build's compiler calls, and where the real programs are."""
+"""The log of a build's compiler calls: one JSON line per call and per step inside it.
+
+Kinds of lines, by ``kind``:
+
+* ``compile``, ``link``: one call of nvcc: ``sources``, ``requested`` and ``effective`` architectures, ``defines``
+  (macros in force, see :mod:`.macros`), ``status``, ``seconds``, ``cpu_s``, ``peak_bytes``, ``cache``.
+* ``host``: one C++ unit compiled without nvcc: ``sources``, ``defines``, ``status``, ``seconds``, ``cpu_s``,
+  ``peak_bytes``, ``cache``.
+* ``probe``: a build script that tries out its compiler (``sources`` is no part of the package); fields as above.
+* ``step``: one program inside a unit: ``step``, ``source``, ``arch``, ``seconds``, ``cpu_s``, ``peak_bytes``,
+  ``status``, ``cache``, ``bytes`` (of its cache entry).
+* ``cache``: the unit cache could not be read or written (``error``); the build went on without.
+* lines with ``error`` and without ``kind``: a call that was refused.
+
+``cache`` is ``object`` (the whole result was there), ``step`` (every cacheable step was there), ``miss``, ``off`` (not
+cacheable, or no cache) or ``placeholder`` (not this machine's part).
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
 
-from .config import Config
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-
-def real_tool(name: str, config: Config, here: str) -> str:
-    """Path of the real program, relative when ``here`` is inside the build (nvcc puts its own path into results)."""
-    path = os.path.join(str(config["bin"]), f"{name}-real")
-    return os.path.relpath(path, here) if (here + "/").startswith(str(config["root"]) + "/") else path
+    from .config import Config
 
 
-def append(config: Config, line: Mapping[str, Any]) -> None:
-    """One write per line: parallel compilers append without mixing."""
-    handle = os.open(str(config["log"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def append(config: Config, line: Mapping[str, object]) -> None:
+    """Add one line, in one write: parallel compilers append without mixing."""
+    handle = os.open(config["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.write(handle, (json.dumps(line, sort_keys=True) + "\n").encode())
     finally:

@@ -1,22 +1,46 @@
 """Where every front starts: ``python -I -S orbit-shim.py TOOL ARGUMENTS``."""
 
+# ruff: noqa: PLC0415
+
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
 
-from .config import CONFIG_NAME, Config
-from .device import run_cudafe, run_ptxas
-from .nvcc import run_nvcc
+from .places import CONFIG_NAME
 
-TOOLS: dict[str, Callable[[Sequence[str], Config], int]] = {
-    "nvcc": run_nvcc,
-    "cudafe++": run_cudafe,
-    "ptxas": run_ptxas,
-}
-"""Programs of CUDA_HOME/bin that the shim stands in for; the real one is beside it, with ``-real`` behind its name."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .config import Config
+
+CUDA_TOOLS = ("nvcc", "cudafe++", "ptxas", "nvlink", "cicc")
+"""Fronts in CUDA_HOME; the real program is beside each, with ``-real`` behind its name. ``cicc`` is in nvvm/bin."""
+HOST_TOOLS = ("gcc", "g++", "cc", "c++")
+BUILD_TOOLS = ("ninja", "make", "gmake")
+"""Fronts in a folder of their own, first on PATH."""
+
+
+def run(tool: str, arguments: Sequence[str], config: Config) -> int:
+    """Run one front; its status. Each brings in only what it needs."""
+    if tool == "nvcc":
+        from .nvcc import run_nvcc
+
+        return run_nvcc(arguments, config)
+    if tool in HOST_TOOLS:
+        from .host import run_host
+
+        return run_host(tool, arguments, config)
+    if tool in BUILD_TOOLS:
+        from .build_tools import run_build_tool
+
+        return run_build_tool(tool, arguments, config)
+    from .device import run_cicc, run_cudafe, run_nvlink, run_ptxas
+
+    fronts = {"cudafe++": run_cudafe, "cicc": run_cicc, "ptxas": run_ptxas, "nvlink": run_nvlink}
+    return fronts[tool](arguments, config)
 
 
 def main() -> None:
@@ -24,4 +48,4 @@ def main() -> None:
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     with open(os.path.join(folder, CONFIG_NAME), encoding="utf-8") as file:
         config: Config = json.load(file)
-    sys.exit(TOOLS[sys.argv[1]](sys.argv[2:], config))
+    sys.exit(run(sys.argv[1], sys.argv[2:], config))

@@ -148,3 +148,34 @@ def test_no_other_architecture_ever_gets_through(words: list[str]) -> None:
     ]
     assert seen in ([], OURS)
     assert command[: len(seen)] == seen, "a flag that waits for a value must not swallow ours"
+
+
+def test_link_time_optimisation_of_device_code_is_refused() -> None:
+    for flag in ("-dlto", "--lto", "--dlink-time-opt", "-gen-opt-lto"):
+        with pytest.raises(shim.ShimError, match=f"a.cu: asks for link-time optimisation .{flag}.*machine code"):
+            shim.enforce(shim.parse([flag, "-dc", "a.cu"]), PAIRS, 1)
+
+
+def test_the_number_of_cores_decides_nothing() -> None:
+    for flags in (["--split-compile=0"], ["-split-compile", "8"]):
+        assert shim.parse([*flags, "-c", "a.cu"]).arguments == ("-c", "a.cu")
+
+
+def test_which_calls_make_one_object() -> None:
+    def one(*words: str) -> bool:
+        return shim.parse(words).makes_one_object
+
+    assert one("-c", "a.cu", "-o", "a.o")
+    assert one("-dc", "-x", "cu", "a.cpp", "-o", "a.o", "-MD", "-MF", "a.d")
+    assert not one("-c", "a.cu", "b.cu", "-o", "a.o")
+    assert not one("-c", "a.cu")
+    assert not one("a.cu", "-o", "a.out")
+    assert not one("-c", "a.cu", "-o", "a.o", "-MD"), "nvcc chooses the name of the dependency file"
+    assert not one("-cubin", "a.cu", "-o", "a.cubin")
+
+
+def test_what_only_reads_is_known() -> None:
+    assert shim.parse(["--dryrun", "-c", "a.cu"]).is_dry
+    assert shim.parse(["-M", "a.cu"]).is_text
+    assert not shim.parse(["-c", "a.cu", "-MD", "-MF", "a.d"]).is_text
+    assert shim.parse(["-c", "a.cu", "-MD", "-MF", "a.d"]).depfile == "a.d"
