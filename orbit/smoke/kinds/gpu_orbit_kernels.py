@@ -1,0 +1,82 @@
+"""Whether Orbit's own kernels (orbit-kernels) compute right: on the GPU against float64, and importable without one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from orbit.smoke.kinds import numerics
+from orbit.smoke.model import CheckError, Context
+
+STEP = 2.0**-18
+"""A row's sum of powers passes four approximate exponentials (2^-22 each) and at most 40 roundings of 2^-24, and each
+exponent z is off by 5 * 2^-24 |z|: relative error of the sum below 2^-18 (1 + w), w = sum p |z|."""
+
+
+def check_token_logprob(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Log-prob, entropy and gradient of bfloat16 logits from machine code for exactly this device."""
+    del parameters, context
+    import orbit_kernels
+    import torch
+
+    image, capability = orbit_kernels.image(0), torch.cuda.get_device_capability(0)
+    if image is None or image.binary_version != 10 * capability[0] + capability[1]:
+        raise CheckError(f"orbit-kernels has no machine code for capability {capability}: {image}")
+    torch.manual_seed(numerics.SEED)
+    tokens, vocab, temperature = 64, 20000, 0.8
+    logits = numerics.bf16_random(torch, tokens, vocab, scale=3.0)
+    targets = torch.randint(0, vocab, (tokens,)).cuda()
+    grads = [numerics.bf16_random(torch, tokens).float() for _ in range(2)]
+    leaf = logits.clone().requires_grad_()
+    found = orbit_kernels.token_logprob(leaf, targets, temperature=temperature)
+    (gradient,) = torch.autograd.grad(found, leaf, grads)
+    facts = _compare_scores(
+        logits.double() / temperature, targets, found, gradient, grads=grads, temperature=temperature
+    )
+    return {"summary": numerics.share_text(facts), "compared": facts, "code": f"sm_{image.binary_version}"}
+
+
+def _compare_scores(
+    scaled: Any, targets: Any, found: Any, gradient: Any, *, grads: list[Any], temperature: float
+) -> dict[str, dict[str, float]]:
+    """Against float64; bounds: docs/orbit-kernels.md. ``scaled`` are the logits over the temperature."""
+    z = scaled - scaled.amax(1, keepdim=True)
+    log_sum = z.exp().sum(1, keepdim=True).log()
+    log_p = z - log_sum
+    p = log_p.exp()
+    entropy = -(p * log_p).sum(1, keepdim=True)
+    far = (p * z.abs()).sum(1, keepdim=True)
+    row = STEP * (1 + far)
+    at = targets[:, None]
+    logprob = log_p.gather(1, at)
+    logprob_bound = row + numerics.FP32_STEP * (2 * z.abs().gather(1, at) + 2 * log_sum + logprob.abs())
+    entropy_bound = row * (2 + far) + 8 * numerics.FP32_STEP * (p * z * z).sum(1, keepdim=True)
+    a, b = (each.double()[:, None] for each in grads)
+    exact = (-a * p - b * p * (log_p + entropy)).scatter_add_(1, at, a) / temperature
+    size = p * (a.abs() + b.abs() * (log_p.abs() + entropy)) / temperature
+    before = (
+        size * (2 * row + 8 * numerics.FP32_STEP * (2 + z.abs() + log_sum)) + b.abs() * p * entropy_bound / temperature
+    )
+    before.scatter_add_(1, at, 4 * numerics.FP32_STEP * a.abs() / temperature)
+    return {
+        "log-prob": numerics.compare("log-prob", found[0], logprob[:, 0], logprob_bound[:, 0]),
+        "entropy": numerics.compare("entropy", found[1], entropy[:, 0], entropy_bound[:, 0]),
+        "gradient": numerics.compare("gradient", gradient, exact, numerics.stored_bound(exact, before)),
+    }
+
+
+def check_token_logprob_cpu(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """The CPU implementation on a distribution known by hand: softmax([0, ln 3]) = [1/4, 3/4]."""
+    del parameters, context
+    import orbit_kernels
+    import torch
+
+    logits = torch.tensor([[0.0, math.log(3.0)]], dtype=torch.float64, requires_grad=True)
+    logprob, entropy = orbit_kernels.token_logprob(logits, torch.tensor([0]))
+    logprob.sum().backward()
+    expected = [math.log(0.25), 0.25 * math.log(4.0) + 0.75 * math.log(4.0 / 3.0), 0.75, -0.75]
+    values = [logprob.item(), entropy.item(), *logits.grad[0].tolist()]
+    if any(abs(value - right) > 1e-14 for value, right in zip(values, expected, strict=True)):
+        raise CheckError(f"log-prob, entropy and gradient of a distribution known by hand: {values}, not {expected}")
+    return {"summary": "log-prob, entropy and gradient as by hand", "values": values}
