@@ -26,7 +26,7 @@ from orbit.env.create import create_environment
 from orbit.errors import CheckFailed, MissingError, OrbitError, RefusedError
 from orbit.image.build import ImageResult, build_image
 from orbit.image.smoke import run_smoke
-from orbit.kernels.build import Wheelhouse, build_kernels
+from orbit.kernels.build import Limit, Wheelhouse, build_kernels
 from orbit.kernels.plan import make_plan
 from orbit.profile.check import check_lock
 from orbit.profile.model import Profile
@@ -39,8 +39,8 @@ class Options:
 
     kernels: str = "core"
     """Tier of recipes: ``core`` or ``all``."""
-    jobs: int | None = None
-    """Compile jobs at once; None lets the recipes' memory needs and the cores decide."""
+    limit: Limit = field(default_factory=Limit)
+    """Cores and memory for compilers."""
     engine: str = "auto"
     """Where the smoke checks run: ``auto``, ``docker`` or ``bubblewrap``."""
     smoke: bool = True
@@ -180,7 +180,7 @@ def _lock_stage(run: Run) -> Outcome:
 
 def _kernels_stage(run: Run) -> Outcome:
     house = build_kernels(
-        run.profile, run.root, run.store, tier=run.options.kernels, jobs=run.options.jobs, progress=run.progress
+        run.profile, run.root, run.store, tier=run.options.kernels, progress=run.progress, limit=run.options.limit
     )
     run.wheelhouse = house
     return Outcome(
@@ -188,10 +188,11 @@ def _kernels_stage(run: Run) -> Outcome:
         outputs={
             "wheels": len(house.wheels),
             "built_now": sum(not wheel.reused for wheel in house.wheels),
+            "verified": len(house.verified),
             "manifest": house.manifest_hash,
             "sha256": {wheel.dist: wheel.sha256 for wheel in house.wheels},
         },
-        reused=all(wheel.reused for wheel in house.wheels),
+        reused=all(wheel.reused for wheel in house.wheels) and all(wheel.reused for wheel in house.verified),
         skipped=house.skipped,
     )
 
@@ -290,8 +291,8 @@ STAGES: tuple[tuple[str, Callable[[Run], Outcome]], ...] = (
 
 def plan(profile: Profile, root: Path, store: Store, options: Options) -> dict[str, str]:
     """What :func:`ship` would do, stage by stage, without doing it."""
-    kernels = make_plan(profile, root, store, tier=options.kernels, jobs=options.jobs)
-    todo = [item.recipe.name for item in kernels.items if not item.cached]
+    kernels = make_plan(profile, root, store, tier=options.kernels)
+    todo = kernels.todo()
     return {
         "lock": f"check uv.lock for profile {profile.name}",
         "kernels": f"build {', '.join(todo)}" if todo else "nothing to build: every wheel is in the store",

@@ -12,9 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from orbit import __version__
-from orbit.errors import ExitCode, OrbitError
+from orbit.errors import ExitCode, InputError, OrbitError
+
+if TYPE_CHECKING:
+    from orbit.kernels.build import Limit
 
 COMMANDS = ("ship", "lock", "kernels", "env", "audit", "image", "completion")
 
@@ -45,6 +49,42 @@ def add_profile_option(parser: argparse.ArgumentParser) -> None:
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """``--json``, the same everywhere."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def add_tier_option(parser: argparse.ArgumentParser) -> None:
+    """``--kernels core|all``, the same everywhere."""
+    parser.add_argument(
+        "--kernels",
+        choices=("core", "all"),
+        default="core",
+        help="core: the default recipes; all: also those for big machines (default: core)",
+    )
+
+
+def add_limit_options(parser: argparse.ArgumentParser) -> None:
+    """``--jobs`` and ``--memory`` of everything that compiles."""
+    parser.add_argument("--jobs", type=int, metavar="N", help="compiler steps at once (default: all cores)")
+    parser.add_argument(
+        "--memory", type=float, metavar="GIB", help="memory for compilers, in GiB (default: all but a margin)"
+    )
+
+
+def limit_of(args: argparse.Namespace) -> Limit:
+    """What :func:`add_limit_options` collected. Raises :class:`InputError` for numbers that allow nothing."""
+    from orbit.kernels.build import Limit
+
+    if args.jobs is not None and args.jobs < 1:
+        raise InputError(f"--jobs {args.jobs}: at least one is needed", fix="leave it out to use all cores")
+    if args.memory is not None and args.memory <= 0:
+        raise InputError(f"--memory {args.memory:g}: some is needed", fix="leave it out to use what the machine has")
+    return Limit(jobs=args.jobs, memory_gib=args.memory)
+
+
+def print_json(value: object) -> None:
+    """``value`` as indented JSON on stdout, keys sorted."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode() + "\n")
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from orbit.cli import add_json_option, add_profile_option
+from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of
 
 HELP = "create and activate environments"
 
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create = actions.add_parser("create", help="install lock and kernels into a relocatable folder")
     add_profile_option(create)
     create.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built first")
-    create.add_argument("--jobs", type=int, metavar="N", help="compile jobs for kernels (default: by memory)")
+    add_limit_options(create)
     create.add_argument("--out", type=Path, metavar="DIR", help="also copy the environment to this new folder")
     create.add_argument("--dry-run", action="store_true", help="say what would be installed; build and write nothing")
     add_json_option(create)
@@ -96,7 +96,7 @@ def _create(args: argparse.Namespace) -> int:
     progress = Console()
     with store.writer("orbit command"):
         store.sweep()
-        wheelhouse = build_kernels(profile, root, store, tier=args.kernels, jobs=args.jobs, progress=progress)
+        wheelhouse = build_kernels(profile, root, store, tier=args.kernels, progress=progress, limit=limit_of(args))
         entry = create_environment(profile, root, wheelhouse, store, progress=progress)
     prefix = entry.path / "prefix"
     if args.out:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orbit.cli import add_json_option, add_profile_option
+from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of
 
 HELP = "build, inspect, load or smoke-test the image"
 
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json_option(build)
     build.add_argument("--out", type=Path, metavar="DIR", help="the layout (default: dist/image-PROFILE)")
     build.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built")
-    build.add_argument("--jobs", type=int, metavar="N", help="compile jobs at once")
+    add_limit_options(build)
     build.add_argument(
         "--compression", choices=("zstd", "gzip"), default="zstd", help="gzip: for tools that know no zstd layers"
     )
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_profile_option(context)
     context.add_argument("--out", type=Path, metavar="DIR", required=True)
     context.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built")
-    context.add_argument("--jobs", type=int, metavar="N", help="compile jobs at once")
+    add_limit_options(context)
     tree = actions.add_parser("tree", help="what the image has below its prefix, as a folder (used by the Dockerfile)")
     add_profile_option(tree)
     tree.add_argument("--wheels", type=Path, metavar="DIR", required=True, help="wheels of a build context")
@@ -84,7 +84,7 @@ def _build(args: argparse.Namespace) -> int:
     progress = Console()
     with store.writer("orbit image build"):
         store.sweep()
-        wheels = build_kernels(profile, root, store, tier=args.kernels, jobs=args.jobs, progress=progress)
+        wheels = build_kernels(profile, root, store, tier=args.kernels, progress=progress, limit=limit_of(args))
         environment = create_environment(profile, root, wheels, store, progress=progress)
         image = build_image(
             profile, root, environment, wheels, store, out=out, progress=progress, codec=args.compression
@@ -157,7 +157,7 @@ def _context(args: argparse.Namespace) -> int:
     profile, root, store, progress = load_profile(args.profile), checkout_root(), open_store(), Console()
     with store.writer("orbit image context"):
         store.sweep()
-        wheels = build_kernels(profile, root, store, tier=args.kernels, jobs=args.jobs, progress=progress)
+        wheels = build_kernels(profile, root, store, tier=args.kernels, progress=progress, limit=limit_of(args))
         print(make_context(profile, root, wheels, store, out=args.out.absolute(), progress=progress))
     return 0
 

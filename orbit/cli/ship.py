@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from orbit.cli import add_json_option, add_profile_option
+from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of
 
 HELP = "lock check, kernels, environment, audit, image, smoke, evidence"
 
@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernels", choices=("core", "all"), default="core", help="all: also the recipes meant for big machines"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="compile jobs at once (default: by cores and memory)")
+    add_limit_options(parser)
     parser.add_argument(
         "--engine", choices=("auto", "docker", "bubblewrap"), default="auto", help="where smoke checks run"
     )
@@ -34,14 +34,11 @@ def run(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
     from orbit.core.store import open_store
-    from orbit.errors import InputError
     from orbit.profile.model import load_profile
     from orbit.ship import Options, plan, ship
 
-    if args.jobs is not None and args.jobs < 1:
-        raise InputError(f"--jobs {args.jobs}", fix="give a number of 1 or more")
     profile, root, store = load_profile(args.profile), checkout_root(), open_store()
-    options = Options(kernels=args.kernels, jobs=args.jobs, engine=args.engine, smoke=not args.no_smoke)
+    options = Options(kernels=args.kernels, limit=limit_of(args), engine=args.engine, smoke=not args.no_smoke)
     if args.dry_run:
         steps = plan(profile, root, store, options)
         if args.json:

@@ -1,41 +1,45 @@
-"""Build the wheels of a profile's kernels: once, behind the compiler shim, proved by a manifest, kept in the store."""
+"""All kernels of a profile: built once or verified, several packages at a time, kept in the store.
+
+Every compiler step of every package asks one job server, so the machine is full and never overfull. A package that
+fails stops nobody else; what its compilers had finished is in the unit cache and is not done again.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import os
 import shutil
-import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbit.audit.binary.fatbin import read_containers
 from orbit.core.console import Progress
-from orbit.core.files import remove_tree, sha256_file
-from orbit.core.findings import Finding, Severity, Skipped
-from orbit.core.proc import run
-from orbit.core.records import Record, content_key, dump_json, load_json
+from orbit.core.files import remove_tree
+from orbit.core.findings import Skipped
+from orbit.core.records import Record, content_key, load_json
 from orbit.core.store import Entry, Store
-from orbit.errors import CheckFailed, InputError
-from orbit.kernels import manifest as manifests
-from orbit.kernels.buildenv import SITE, build_environment
-from orbit.kernels.manifest import Binary, BuildManifest
-from orbit.kernels.plan import KIND, MANIFEST, Item, make_plan
-from orbit.kernels.recipe import render_env
+from orbit.kernels.backend import Bench, build_files
+from orbit.kernels.buildenv import build_environment
+from orbit.kernels.finish import finish
+from orbit.kernels.fronts import Settings
+from orbit.kernels.gc import UNITS
+from orbit.kernels.jobs.costs import package_cost, save_cost
+from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remember
+from orbit.kernels.jobs.machine import memory_total_bytes, usable_cores
+from orbit.kernels.jobs.policy import GIB, Limits, inflight, machine_limits, packages_at_once
+from orbit.kernels.jobs.progress import reported
+from orbit.kernels.jobs.schedule import Done, Job, failure, run_jobs
+from orbit.kernels.jobs.server import JobServer
+from orbit.kernels.manifest import BuildManifest
+from orbit.kernels.plan import KIND, MANIFEST, Check, Item, Plan, make_plan
+from orbit.kernels.prebuilt.verify import VerifiedWheel, ensure_verified
+from orbit.kernels.shim.config import Part
 from orbit.kernels.sources import obtain, unpack
-from orbit.kernels.wheels.archive import elf_names, file_names, unpack_wheel, write_wheel
-from orbit.kernels.wheels.contents import disorders, leaks, missing_artifacts, version_of
-from orbit.kernels.wheels.run_paths import set_run_paths
-from orbit.kernels.wheels.tags import facts_of, glibc_need, retag, wheel_name
-from orbit.kernels.workspace import Workspace
+from orbit.kernels.workspace import Workspace, network_isolation, ninja_count
 from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
-
-BACKEND = "import sys; from setuptools.build_meta import __legacy__ as backend; backend.build_wheel(sys.argv[1])"
-"""The legacy backend is the modern one plus the source folder on sys.path, which setup.py files count on."""
-PYTHON = sys.version_info[:2]
 
 
 class BuiltWheel(Record, frozen=True, kw_only=True):
@@ -58,37 +62,114 @@ class Wheelhouse(Record, frozen=True, kw_only=True):
     """All wheels of a profile, and what was left out."""
 
     wheels: tuple[BuiltWheel, ...]
+    verified: tuple[VerifiedWheel, ...] = ()
+    """Published wheels that the environment takes from the lock, and what was proved of them."""
     skipped: tuple[Skipped, ...]
     manifest_hash: str
     """Identity of all manifests together: the kernel manifest hash of records and image labels."""
 
 
+class Compiled(Record, frozen=True, kw_only=True):
+    """A part of a build: nothing but the unit cache is richer."""
+
+    recipe: str
+    steps: int
+    """Compiler steps that were really done."""
+    cached: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the caller allows; None: what the machine has."""
+
+    jobs: int | None = None
+    """Compiler steps at once."""
+    memory_gib: float | None = None
+
+    def limits(self) -> Limits:
+        """Cores and memory for the job server."""
+        total = memory_total_bytes() if self.memory_gib is None else int(self.memory_gib * GIB)
+        return machine_limits(self.jobs or usable_cores(), total)
+
+
 def build_kernels(
-    profile: Profile, root: Path, store: Store, *, tier: str, jobs: int | None, progress: Progress
+    profile: Profile,
+    root: Path,
+    store: Store,
+    *,
+    tier: str,
+    progress: Progress,
+    limit: Limit | None = None,
+    names: tuple[str, ...] = (),
 ) -> Wheelhouse:
-    """Build what is missing, one recipe after another, and return everything.
+    """Build and verify what is missing and return everything.
 
     ``root`` is the checkout. ``tier`` is ``core`` or ``all``; with ``core`` the extended recipes come back as skipped.
-    ``jobs`` overrides the number of compile jobs that memory and cores allow.
+    ``names`` asks for these recipes alone.
 
-    Raises :class:`CommandFailed` when a build fails (its log is kept and named), :class:`CheckFailed` when requested,
-    compiled and found architectures differ, :class:`MissingError` without compiler or network.
+    When one recipe fails the others go on; then its error is raised: :class:`CommandFailed` when a build fails (its log
+    is kept and named), :class:`CheckFailed` when requested, compiled and found architectures differ,
+    :class:`MissingError` without compiler, network or source; several as one
+    :class:`orbit.kernels.jobs.schedule.SeveralFailed`.
     """
-    plan = make_plan(profile, root, store, tier=tier, jobs=jobs)
-    yard = _Yard(read_lock(root / "uv.lock"), root, store, progress)
+    plan = make_plan(profile, root, store, tier=tier, names=names)
     for skip in plan.skipped:
         progress.step(f"{skip.what}: skipped ({skip.reason})")
-    wheels = []
-    for item in plan.items:
-        entry = store.obtain(KIND, item.inputs, functools.partial(_work, item, yard))
-        wheels.append(load_built(item.recipe.name, entry))
-        how = "nothing to do, it is in the store" if entry.reused else f"built in {entry.record.seconds:.0f} s"
-        progress.step(f"{item.recipe.name} {item.source.version}: {how}")
+    with _yard(plan, profile, root, store, progress=progress, limit=limit or Limit()) as yard:
+        jobs: list[Job[BuiltWheel | VerifiedWheel]] = [_job(item, yard) for item in plan.items]
+        jobs += [_check_job(check, yard) for check in plan.checks]
+        outcomes = run_jobs(jobs, at_once=packages_at_once(yard.limits.cores), progress=progress)
+    for note in store.notes:
+        progress.step(f"shared results: {note}")
+    error = failure(outcomes)
+    if error is not None:
+        raise error
+    results = [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
     return Wheelhouse(
-        wheels=tuple(wheels),
+        wheels=tuple(each for each in results if isinstance(each, BuiltWheel)),
+        verified=tuple(each for each in results if isinstance(each, VerifiedWheel)),
         skipped=plan.skipped,
-        manifest_hash=content_key([wheel.manifest for wheel in wheels]),
+        manifest_hash=content_key([each.manifest for each in results]),
     )
+
+
+def compile_part(
+    profile: Profile,
+    root: Path,
+    store: Store,
+    part: Part,
+    *,
+    tier: str,
+    progress: Progress,
+    limit: Limit | None = None,
+    names: tuple[str, ...] = (),
+) -> tuple[Compiled, ...]:
+    """Compile one share of the wheels that are not in the store, into the unit cache; makes no wheel.
+
+    Machines that share ``$ORBIT_SHARED``, or whose unit caches are copied together, so share one build: the machine
+    that builds without a part afterwards finds every step done. Raises as :func:`build_kernels` does.
+    """
+    plan = make_plan(profile, root, store, tier=tier, names=names)
+    with _yard(plan, profile, root, store, progress=progress, limit=limit or Limit()) as yard:
+        jobs = [
+            Job(item.recipe.name, item.recipe.core_hours, functools.partial(_compile, item, yard, part))
+            for item in plan.items
+            if not item.cached
+        ]
+        outcomes = run_jobs(jobs, at_once=packages_at_once(yard.limits.cores), progress=progress)
+    error = failure(outcomes)
+    if error is not None:
+        raise error
+    return tuple(outcome.value for outcome in outcomes if isinstance(outcome, Done))
+
+
+def rebuild(item: Item, profile: Profile, root: Path, store: Store, *, folder: Path, progress: Progress) -> Path:
+    """Build a recipe again in another folder and without any cache, into ``folder``; the wheel's path."""
+    plan = Plan(profile=profile.name, items=(item,), checks=(), skipped=())
+    with _yard(plan, profile, root, store, progress=progress, limit=Limit()) as yard:
+        outputs = _build(item, yard, folder, cache=False)
+    return folder / str(outputs["wheel"])
 
 
 def load_built(recipe: str, entry: Entry) -> BuiltWheel:
@@ -110,170 +191,122 @@ def load_built(recipe: str, entry: Entry) -> BuiltWheel:
 class _Yard:
     """What every build of a run shares."""
 
+    profile: Profile
     lock: Lock
     root: Path
     store: Store
     progress: Progress
+    limits: Limits
+    server: JobServer
 
 
-def _work(item: Item, yard: _Yard, folder: Path) -> dict[str, Any]:
-    recipe = item.recipe
-    environment = build_environment(recipe.group, yard.lock, yard.store, yard.progress).path / "env"
-    log = yard.store.root / "logs" / f"{recipe.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.unlink(missing_ok=True)
-    space = Workspace(yard.store.scratch(f"build-{recipe.name}"), log)
-    try:
-        space.prepare(environment, item.pairs)
-        unpack(obtain(recipe, item.source, yard.store, yard.root, yard.progress), space.source)
-        yard.progress.step(
-            f"{recipe.name} {item.source.version}: building for {', '.join(real for _, real in item.pairs)} "
-            f"with {item.jobs} job(s), about {recipe.core_hours:g} core-hours, log: {log}"
-        )
-        with space.watched(recipe.name, recipe.device_units, yard.progress):
-            tree = _shared_object(item, space) if recipe.shared_object else _setuptools(item, space)
-        manifest = _finish(item, space, tree, folder)
-        shutil.copyfile(log, folder / "build.log")
-        if space.units.exists():
-            shutil.copyfile(space.units, folder / space.units.name)
-    finally:
-        remove_tree(space.root)
+@contextlib.contextmanager
+def _yard(
+    plan: Plan, profile: Profile, root: Path, store: Store, *, progress: Progress, limit: Limit
+) -> Iterator[_Yard]:
+    limits = limit.limits()
+    server = JobServer(limits, progress=progress)
+    with contextlib.ExitStack() as stack:
+        if any(not item.cached for item in plan.items):
+            stack.enter_context(server)
+            stack.enter_context(reported(server.view, progress))
+        yield _Yard(profile, read_lock(root / "uv.lock"), root, store, progress, limits, server)
+
+
+def _job(item: Item, yard: _Yard) -> Job[BuiltWheel | VerifiedWheel]:
+    def work() -> BuiltWheel:
+        entry = yard.store.obtain(KIND, item.inputs, lambda folder: _build(item, yard, folder, cache=True))
+        how = "nothing to do, it is in the store" if entry.reused else f"built in {entry.record.seconds:.0f} s"
+        yard.progress.step(f"{item.recipe.name} {item.source.version}: {how}")
+        return load_built(item.recipe.name, entry)
+
+    return Job(item.recipe.name, 0.0 if item.cached else item.recipe.core_hours, work)
+
+
+def _check_job(check: Check, yard: _Yard) -> Job[BuiltWheel | VerifiedWheel]:
+    def work() -> VerifiedWheel:
+        done = ensure_verified(check.recipe, yard.profile, yard.lock, yard.store, yard.progress)
+        how = "nothing to do, the answer is in the store" if done.reused else f"verified in {done.seconds:.0f} s"
+        yard.progress.step(f"{check.recipe.name} {done.version}: {how}")
+        return done
+
+    return Job(check.recipe.name, 0.0 if check.cached else check.recipe.core_hours, work)
+
+
+def _build(item: Item, yard: _Yard, folder: Path, *, cache: bool) -> dict[str, Any]:
+    with _space(item, yard, _settings(item, yard, cache=cache)) as bench:
+        tree = build_files(bench)
+        manifest = finish(item, bench.space, tree, folder)
+        shutil.copyfile(bench.space.log, folder / "build.log")
+        if bench.space.units.exists():
+            shutil.copyfile(bench.space.units, folder / bench.space.units.name)
     return {"wheel": manifest.wheel, "sha256": manifest.wheel_sha256}
 
 
-def _setuptools(item: Item, space: Workspace) -> Path:
-    """Build an sdist with its own setup.py; the folder its wheel is unpacked to."""
-    _run(item, space, [space.env / "bin" / "python", "-B", "-c", BACKEND, space.out])
-    wheels = list(space.out.glob("*.whl"))
-    if len(wheels) != 1:
-        raise InputError(f"{item.recipe.name}: the build left {len(wheels)} wheels", fix=f"see {space.log}")
-    tree = space.root / "wheel"
-    unpack_wheel(wheels[0], tree)
-    return tree
-
-
-def _shared_object(item: Item, space: Workspace) -> Path:
-    """Compile a local source into one shared object, beside its Python files; the folder of the wheel's files."""
-    recipe, shared = item.recipe, item.recipe.shared_object
-    assert shared is not None
-    compile_flags = [*shared.compile_flags, "-Xcompiler", "-fPIC,-fvisibility=hidden"]
-    objects = []
-    for source in shared.sources:
-        objects.append(f"{Path(source).stem}.o")
-        _run(item, space, [space.cuda / "bin" / "nvcc", *compile_flags, "-c", source, "-o", objects[-1]])
-    tree = space.root / "wheel"
-    shutil.copytree(space.source / shared.package, tree / shared.package)
-    library = tree / shared.output
-    library.parent.mkdir(parents=True, exist_ok=True)
-    link_flags = [f"-L{space.cuda}/lib64", "-lcudart_static", "-ldl", "-lpthread", "-lrt"]
-    # libcudart_static is C++ inside: libstdc++ and libgcc_s stay dynamic, static ones would ask for a newer glibc
-    hygiene = ["-Wl,--as-needed,--exclude-libs,ALL,-z,defs,-s"]
-    _run(item, space, ["g++", "-shared", *objects, "-o", library, *link_flags, *hygiene])
-    info = tree / f"{recipe.dist.replace('-', '_')}-{item.source.version}.dist-info"
-    info.mkdir()
-    (info / "WHEEL").write_text(
-        "Wheel-Version: 1.0\nGenerator: orbit\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n", encoding="utf-8"
-    )
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {recipe.dist}\nVersion: {item.source.version}\nSummary: {shared.summary}\n"
-        "License: Apache-2.0\nRequires-Python: >=3.9\n",
-        encoding="utf-8",
-    )
-    return tree
-
-
-def _run(item: Item, space: Workspace, argv: Sequence[str | os.PathLike[str]]) -> None:
-    archs = tuple(real for _, real in item.pairs)
-    run(
-        argv,
-        doing=f"build {item.recipe.name} {item.source.version}",
-        cwd=space.source,
-        env=space.variables(jobs=item.jobs, include=item.recipe.include, extra=render_env(item.recipe, archs)),
-        log=space.log,
+def _compile(item: Item, yard: _Yard, part: Part) -> Compiled:
+    with _space(item, yard, _settings(item, yard, cache=True, part=part)) as bench:
+        build_files(bench)
+    lines = yard.server.lines(item.recipe.name)
+    return Compiled(
+        recipe=item.recipe.name,
+        steps=sum(not line.cached for line in lines),
+        cached=sum(line.cached for line in lines),
+        cpu_s=round(sum(line.report.cpu_s for line in lines if line.report), 3),
     )
 
 
-def _finish(item: Item, space: Workspace, tree: Path, folder: Path) -> BuildManifest:
-    """Clean the wheel, write it and its manifest into ``folder``; raise :class:`CheckFailed` on any difference."""
+def _settings(item: Item, yard: _Yard, *, cache: bool, part: Part | None = None) -> Settings:
+    shared = yard.store.shared
+    return Settings(
+        recipe=item.recipe.name,
+        jobs=yard.server.path,
+        inflight=inflight(yard.limits.cores),
+        units=yard.store.root / UNITS if cache else None,
+        shared=shared.root / UNITS if cache and shared else None,
+        wheel_key=item.compile_key if cache else "",
+        part=part,
+    )
+
+
+@contextlib.contextmanager
+def _space(item: Item, yard: _Yard, settings: Settings) -> Iterator[Bench]:
+    """A folder with the source laid out and the fronts in place, registered with the job server; gone afterwards."""
     recipe = item.recipe
-    run_paths = set_run_paths(tree, space.env / SITE)
-    retag(tree, PYTHON)
-    found = _device_code(tree)
-    name = wheel_name(tree)
-    write_wheel(folder / name, tree)
-    manifest = BuildManifest(
-        recipe=recipe.name,
-        dist=recipe.dist,
-        version=version_of(tree),
-        source=item.source,
-        requested=tuple(f"{virtual}:{real}" for virtual, real in item.pairs),
-        units=manifests.read_units(space.units),
-        found=found,
-        compiler=_compiler(space),
-        host_compiler=str(item.inputs["host_compiler"]),
-        python=str(item.inputs["python"]),
-        group=recipe.group,
-        closure=str(item.inputs["closure"]),
-        env=dict(item.inputs["env"]),
-        shim=str(item.inputs["shim"]),
-        run_paths_removed={item.file: str(len(item.removed)) for item in run_paths if item.removed},
-        run_paths_set={item.file: ":".join(item.result) for item in run_paths if item.added},
-        wheel=name,
-        wheel_sha256=sha256_file(folder / name),
-    )
-    findings = (*manifests.check(manifest, recipe), *_contents(item, space, tree))
-    if any(finding.fatal for finding in findings):
-        raise CheckFailed(
-            "\n".join(
-                [f"{recipe.name}: the build ended, but its result is not right"]
-                + [f"  {f.rule} {f.subject}: {f.message} {f.evidence}" for f in findings]
-            ),
-            fix=next(finding.fix for finding in findings if finding.fatal),
+    got = obtain(recipe, item.source, yard.store, yard.root, yard.progress)
+    environment = build_environment(recipe.group, yard.lock, yard.store, yard.progress).path / "env"
+    space = Workspace(yard.store.scratch(f"build-{recipe.name}"), _log(item, yard))
+    began = time.monotonic()
+    try:
+        space.prepare(environment, item.pairs, settings)
+        project = unpack(got, space.source)
+        yard.progress.step(
+            f"{recipe.name} {item.source.version}: building for {', '.join(real for _, real in item.pairs)}, "
+            f"log: {space.log}"
         )
-    dump_json(folder / MANIFEST, manifest)
-    return manifest
+        with _registered(item, yard, space):
+            yield Bench(item, space, project, settings.inflight)
+    finally:
+        lines = yard.server.lines(recipe.name)
+        if lines:
+            remember(yard.store.root, recipe.name, lines)
+            took = time.monotonic() - began
+            save_cost(yard.store.root, package_cost(recipe.name, lines, wall_s=took, cores=yard.limits.cores))
+        remove_tree(space.root)
 
 
-def _device_code(tree: Path) -> tuple[Binary, ...]:
-    """What the audit's reader sees in every binary of the wheel; also those without device code, for their glibc."""
-    needs = {item.path: glibc_need(item) for item in facts_of(tree, PYTHON).objects}
-    return tuple(
-        manifests.summarise(name, read_containers(tree / name), needs.get(name, "")) for name in elf_names(tree)
-    )
+@contextlib.contextmanager
+def _registered(item: Item, yard: _Yard, space: Workspace) -> Iterator[None]:
+    recipe = item.recipe
+    units = max(1, recipe.device_units + recipe.host_units)
+    default = fallback(recipe.memory_gib, recipe.core_hours, units, len(item.pairs))
+    estimator = Estimator(load_known(yard.store.root, recipe.name), default)
+    with yard.server.build(estimator, lambda: ninja_count(space.log)):
+        yield
 
 
-def _contents(item: Item, space: Workspace, tree: Path) -> tuple[Finding, ...]:
-    def finding(rule: str, message: str, fix: str) -> Finding:
-        return Finding(rule=rule, severity=Severity.ERROR, subject=item.recipe.name, message=message, fix=fix)
-
-    found = [
-        finding("kernel-artifact", f"no file matches {pattern}", "the build dropped it silently; see build.log")
-        for pattern in missing_artifacts(file_names(tree), item.recipe.artifacts)
-    ]
-    found += [
-        finding(
-            "kernel-path",
-            f"{name} holds {needle}, a path of this machine",
-            "map or strip it: see Workspace.prefix_maps",
-        )
-        for name, needle in leaks(tree, host_paths(space))
-    ]
-    version = version_of(tree)
-    if version != item.source.version:
-        found.append(
-            finding(
-                "kernel-version", f"the wheel says {version}, its source is {item.source.version}", "fix the recipe"
-            )
-        )
-    return (*found, *disorders(tree))
-
-
-def host_paths(space: Workspace) -> tuple[str, ...]:
-    """Paths that must not be in a wheel: the build's folder, and the interpreter's unless it is a system folder."""
-    return (str(space.root), *(() if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)))
-
-
-def _compiler(space: Workspace) -> str:
-    shown = run([space.cuda / "bin" / "nvcc", "--version"], doing="ask nvcc for its version")
-    lines = [line for line in shown.stdout.decode().splitlines() if line.startswith("Cuda compilation tools")]
-    return lines[0] if lines else "unknown"
+def _log(item: Item, yard: _Yard) -> Path:
+    log = yard.store.root / "logs" / f"{item.recipe.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    cut_off = "a network namespace of its own" if network_isolation() else "proxies that lead nowhere (no namespaces)"
+    log.write_text(f"orbit: {item.recipe.name} {item.source.version}; no network by {cut_off}\n", encoding="utf-8")
+    return log

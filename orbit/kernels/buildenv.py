@@ -17,6 +17,7 @@ from orbit.errors import CommandFailed
 from orbit.profile.lock import Lock
 
 FORMAT = 2
+KIND = "build-env"
 FREE_BYTES = {"cuda": 1_000_000_000, "torch-build": 8_000_000_000}
 SITE = Path("lib") / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 """site-packages relative to the environment; builds run on the CPython that runs orbit (3.12, pyproject.toml)."""
@@ -39,19 +40,23 @@ def interpreter() -> Path:
     return Path(os.path.realpath(sys.executable))
 
 
+def environment_inputs(group: str, lock: Lock) -> dict[str, Any]:
+    """The key of an installed group in the store."""
+    return {
+        "format": FORMAT,
+        "group": group,
+        "closure": closure_hash(lock, group),
+        "python": sys.version.split()[0],
+        "interpreter": str(interpreter()),
+    }
+
+
 def build_environment(group: str, lock: Lock, store: Store, progress: Progress) -> Entry:
     """The installed group; ``entry.path / "env"`` is a relocatable virtual environment.
 
     Raises :class:`MissingError` without uv or when the index cannot be reached, :class:`RefusedError` without room.
     """
     python = interpreter()
-    inputs = {
-        "format": FORMAT,
-        "group": group,
-        "closure": closure_hash(lock, group),
-        "python": sys.version.split()[0],
-        "interpreter": str(python),
-    }
 
     def work(folder: Path) -> dict[str, Any]:
         require_free(store.root, FREE_BYTES.get(group, 1_000_000_000), f"the build environment {group}")
@@ -60,7 +65,18 @@ def build_environment(group: str, lock: Lock, store: Store, progress: Progress) 
         run([uv(), "venv", "--relocatable", "--python", python, env], doing=f"create the build environment {group}")
         try:
             run(
-                [uv(), "sync", "--frozen", "--no-install-project", "--only-group", group, "--python", python],
+                # --no-build: what has no wheel is not compiled in passing
+                [
+                    uv(),
+                    "sync",
+                    "--frozen",
+                    "--no-build",
+                    "--no-install-project",
+                    "--only-group",
+                    group,
+                    "--python",
+                    python,
+                ],
                 doing=f"install the build environment {group}",
                 cwd=lock.path.parent,
                 env={"UV_PROJECT_ENVIRONMENT": str(env), "UV_PYTHON_DOWNLOADS": "never"},
@@ -70,4 +86,4 @@ def build_environment(group: str, lock: Lock, store: Store, progress: Progress) 
             raise explain_uv(error) from None
         return {"packages": len(lock.closure(groups=(group,), project=False))}
 
-    return store.obtain("build-env", inputs, work)
+    return store.obtain(KIND, environment_inputs(group, lock), work)

@@ -1,48 +1,55 @@
-"""The plan: which recipes are built for a profile, from which sources, and whether the result is in the store."""
+"""The plan: which recipes are built or verified for a profile, from which sources, and what is in the store already."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from orbit.core.files import sha256_file
+from orbit.core.files import tree_hash
 from orbit.core.findings import Skipped
-from orbit.core.proc import run
 from orbit.core.records import Record, content_key, load_json
 from orbit.core.store import Store
-from orbit.core.tools import find
 from orbit.errors import InputError
 from orbit.kernels import shim
 from orbit.kernels.buildenv import closure_hash
-from orbit.kernels.jobs.machine import memory_available_gib
 from orbit.kernels.manifest import BuildManifest
+from orbit.kernels.prebuilt.verify import known_manifest
 from orbit.kernels.recipe import Recipe, gencode_pairs, load_recipe, render_env
 from orbit.kernels.sources import Source, resolve_source
+from orbit.kernels.toolchain import host_toolchain
 from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
 
-FORMAT = 1
-"""Bumped when what a build leaves in the store changes shape."""
+FORMAT = 2
+"""Bumped when a finished wheel, or what a build leaves in the store, changes shape."""
 TIERS = ("core", "all")
 KIND = "wheel"
 MANIFEST = "manifest.json"
 
 
 class Item(Record, frozen=True, kw_only=True):
-    """One recipe of the plan."""
+    """One recipe that is compiled."""
 
     recipe: Recipe
     source: Source
     pairs: tuple[tuple[str, str], ...]
     """(virtual, real) architectures, in the profile's order."""
     inputs: dict[str, Any]
-    """Everything the result depends on: the key of the wheel in the store."""
-    jobs: int
-    """Compile jobs at once; each compiles all architectures of its unit at the same time."""
+    """Everything the wheel depends on: its key in the store."""
+    compile_key: str
+    """Everything the compiled objects depend on: a part of ``inputs``, and the key of unfinished builds' objects."""
     cached: str
     """Folder of the finished wheel in the store; empty when it must be built."""
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """One recipe whose published wheel is verified."""
+
+    recipe: Recipe
+    source: Source
+    cached: bool
+    """Whether the answer is in the store."""
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -50,50 +57,42 @@ class Plan(Record, frozen=True, kw_only=True):
 
     profile: str
     items: tuple[Item, ...]
+    checks: tuple[Check, ...]
     skipped: tuple[Skipped, ...]
 
+    def todo(self) -> tuple[str, ...]:
+        """Names of the recipes for which something has to be done."""
+        items: tuple[Item | Check, ...] = (*self.items, *self.checks)
+        return tuple(each.recipe.name for each in items if not each.cached)
 
-def make_plan(profile: Profile, root: Path, store: Store, *, tier: str, jobs: int | None = None) -> Plan:
-    """Resolve every recipe of the profile's tier. Reads the lock and the store, builds and fetches nothing.
 
-    Raises :class:`InputError` for an unknown tier or bad data, :class:`MissingError` without a C++ compiler.
+def make_plan(profile: Profile, root: Path, store: Store, *, tier: str, names: tuple[str, ...] = ()) -> Plan:
+    """Resolve every recipe of the profile's tier, or only those in ``names``, whether the profile has them or not.
+
+    Reads the lock and the store, builds and fetches nothing. Raises :class:`InputError` for an unknown tier, an unknown
+    recipe or bad data, :class:`MissingError` without a C++ compiler.
     """
     if tier not in TIERS:
         raise InputError(f"no tier named {tier!r}", fix=f"use one of {', '.join(TIERS)}")
     lock = read_lock(root / "uv.lock")
-    names = (*profile.kernels.core, *(profile.kernels.extended if tier == "all" else ()))
-    recipes = [load_recipe(name) for name in names]
-    base = {"format": FORMAT, "shim": shim_hash(), "python": sys.version.split()[0]}
-    if recipes:
-        base["host_compiler"] = host_compiler()
-    items = []
-    pairs = gencode_pairs(profile)
-    for recipe in recipes:
-        source = resolve_source(recipe, lock, root)
-        inputs = {**base, **_inputs(recipe, source, profile, lock)}
-        found = store.find(KIND, inputs)
-        items.append(
-            Item(
-                recipe=recipe,
-                source=source,
-                pairs=pairs,
-                inputs=inputs,
-                jobs=jobs or parallel_jobs(recipe.memory_gib * len(pairs), os.cpu_count() or 1, memory_available_gib()),
-                cached=str(found.path) if found else "",
-            )
-        )
+    known = (*profile.kernels.core, *profile.kernels.extended)
+    wanted = names or (known if tier == "all" else profile.kernels.core)
+    recipes = [load_recipe(name) for name in dict.fromkeys(wanted)]
     return Plan(
         profile=profile.name,
-        items=tuple(items),
-        skipped=tuple(_skip(load_recipe(name)) for name in profile.kernels.extended if name not in names),
+        items=tuple(_item(each, profile, lock, root, store) for each in recipes if each.mode == "source"),
+        checks=tuple(_check(each, profile, lock, root, store) for each in recipes if each.mode != "source"),
+        skipped=() if names else tuple(_skip(load_recipe(name)) for name in known if name not in wanted),
     )
 
 
-def _inputs(recipe: Recipe, source: Source, profile: Profile, lock: Lock) -> dict[str, Any]:
-    """What the wheel depends on besides the tools. Estimates (memory, hours, tier) do not enter."""
-    return {
+def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store) -> Item:
+    source = resolve_source(recipe, lock, root)
+    compiled = {
+        "shim": shim_hash(),
+        "python": sys.version.split()[0],
+        "host_compiler": host_toolchain(),
         "recipe": recipe.name,
-        "dist": recipe.dist,
         "source": source.identity,
         "version": source.version,
         "pairs": gencode_pairs(profile),
@@ -101,19 +100,47 @@ def _inputs(recipe: Recipe, source: Source, profile: Profile, lock: Lock) -> dic
         "closure": closure_hash(lock, recipe.group),
         "include": recipe.include,
         "env": render_env(recipe, profile.target_archs()),
-        "artifacts": recipe.artifacts,
-        "device_units": recipe.device_units,
+        "backend": recipe.backend,
+        "config_settings": recipe.config_settings,
         "shared_object": recipe.shared_object,
     }
+    # estimates (memory, hours, tier) change no wheel and are not here
+    inputs = {
+        **compiled,
+        "format": FORMAT,
+        "dist": recipe.dist,
+        "artifacts": recipe.artifacts,
+        "device_units": recipe.device_units,
+        "features": recipe.features,
+    }
+    found = store.find(KIND, inputs)
+    return Item(
+        recipe=recipe,
+        source=source,
+        pairs=gencode_pairs(profile),
+        inputs=inputs,
+        compile_key=content_key(compiled),
+        cached=str(found.path) if found else "",
+    )
+
+
+def _check(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store) -> Check:
+    return Check(
+        recipe=recipe,
+        source=resolve_source(recipe, lock, root),
+        cached=known_manifest(recipe, profile, lock, store) is not None,
+    )
 
 
 def built_manifests(
     profile: Profile, root: Path, store: Store, *, tier: str
 ) -> tuple[tuple[BuildManifest, ...], tuple[str, ...]]:
-    """The manifests of the profile's finished wheels, and the names of recipes whose wheel is not in the store."""
+    """The manifests of the profile's wheels, and the names of recipes that were not built or verified yet."""
     plan = make_plan(profile, root, store, tier=tier)
-    found = tuple(load_json(Path(item.cached) / MANIFEST, BuildManifest) for item in plan.items if item.cached)
-    return found, tuple(item.recipe.name for item in plan.items if not item.cached)
+    lock = read_lock(root / "uv.lock")
+    built = [load_json(Path(item.cached) / MANIFEST, BuildManifest) for item in plan.items if item.cached]
+    verified = [known_manifest(check.recipe, profile, lock, store) for check in plan.checks]
+    return (*built, *(manifest for manifest in verified if manifest)), plan.todo()
 
 
 def _skip(recipe: Recipe) -> Skipped:
@@ -124,19 +151,6 @@ def _skip(recipe: Recipe) -> Skipped:
     )
 
 
-def parallel_jobs(memory_gib: float, cores: int, available_gib: float) -> int:
-    """How many compile jobs of ``memory_gib`` fit: never more than cores, never less than one."""
-    return max(1, min(cores, int(available_gib / memory_gib)))
-
-
-def host_compiler() -> str:
-    """Version of the C++ compiler that compiles the host side, e.g. ``g++ 12.2.0``."""
-    compiler = find("g++")
-    shown = run([compiler, "-dumpfullversion"], doing="ask the C++ compiler for its version")
-    return f"g++ {shown.stdout.decode().strip()}"
-
-
 def shim_hash() -> str:
-    """Hash of the compiler shim as it is installed into builds: names and contents of its modules."""
-    folder = Path(shim.__file__).parent
-    return content_key([(path.name, sha256_file(path)) for path in sorted(folder.glob("*.py"))])
+    """Hash of the compiler fronts as they are installed into builds."""
+    return tree_hash(Path(shim.__file__).parent)

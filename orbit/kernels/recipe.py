@@ -148,6 +148,8 @@ class Recipe(Record, frozen=True, kw_only=True):
     """What a build costs, for the plan and for the reason of a skip."""
     device_units: int
     """Translation units that leave a fatbin container in the result; 0 for host code only."""
+    host_units: int = 0
+    """C++ translation units without device code, about: for estimates alone."""
     artifacts: tuple[str, ...]
     """Patterns of files that the wheel must contain."""
     source: RecipeSource

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orbit.audit.binary.cubin import read_cubin
 from orbit.audit.binary.dynamic import read_exports
-from orbit.audit.binary.elf import Elf, is_elf, open_elf
+from orbit.audit.binary.elf import Elf, open_elf
 from orbit.audit.binary.fatbin import containers_of
 from orbit.audit.binary.payload import unpack
+from orbit.kernels.wheels.archive import elf_names
 
 RELOCATABLE = "__nv_relfatbin"
 
@@ -26,8 +26,8 @@ class WheelSymbols:
     """Kernels that the driver can load, by architecture: those that were asked for, also without a kernel."""
 
 
-def wheel_symbols(files: Mapping[str, bytes], archs: Sequence[str]) -> WheelSymbols:
-    """Read every binary of a wheel (file name to content). ``archs`` are those asked for: ``("sm_90a", "sm_100a")``.
+def wheel_symbols(tree: Path, archs: Sequence[str]) -> WheelSymbols:
+    """Read every binary below ``tree``. ``archs`` are those asked for: ``("sm_90a", "sm_100a")``.
 
     Relocatable device code (section ``__nv_relfatbin``) does not count: the driver loads what the device link made of
     it, and a kernel that got lost on the way is in the one and not in the other. Nor do other architectures: static
@@ -36,15 +36,10 @@ def wheel_symbols(files: Mapping[str, bytes], archs: Sequence[str]) -> WheelSymb
     """
     exports: set[str] = set()
     kernels: dict[str, set[str]] = {arch: set() for arch in archs}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "binary"
-        for name in sorted(files):
-            if not is_elf(files[name][:6]):
-                continue
-            path.write_bytes(files[name])
-            with open_elf(path, name) as elf:
-                exports.update(export.name for export in read_exports(elf))
-                _kernels(elf, kernels)
+    for name in elf_names(tree):
+        with open_elf(tree / name, name) as elf:
+            exports.update(export.name for export in read_exports(elf))
+            _kernels(elf, kernels)
     return WheelSymbols(frozenset(exports), {arch: frozenset(names) for arch, names in kernels.items()})
 
 

@@ -11,6 +11,7 @@ import pytest
 import orbit.ship
 from orbit.cli import main
 from orbit.errors import ExitCode
+from orbit.kernels.build import Limit
 from orbit.ship import Outcome, Run
 
 
@@ -63,7 +64,7 @@ def test_options_reach_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     flags = ["--kernels", "all", "--jobs", "3", "--engine", "bubblewrap", "--no-smoke", "--profile", "probe"]
     assert main(["ship", *flags, "--dist", str(tmp_path)]) == ExitCode.OK
     assert seen["profile"] == "probe"
-    assert seen["options"] == orbit.ship.Options(kernels="all", jobs=3, engine="bubblewrap", smoke=False)
+    assert seen["options"] == orbit.ship.Options(kernels="all", limit=Limit(jobs=3), engine="bubblewrap", smoke=False)
 
 
 def test_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@ def building_client() -> str:
 @pytest.mark.network
 def test_both_engines_make_the_same_tree_and_configuration(tmp_path: Path, docker_engine: str) -> None:
     store, root, profile = Store(tmp_path / "store"), checkout_root(), load_profile("probe")
-    wheels = build_kernels(profile, root, store, tier="core", jobs=None, progress=Silent())
+    wheels = build_kernels(profile, root, store, tier="core", progress=Silent())
     context = make_context(profile, root, wheels, store, out=tmp_path / "context", progress=Silent())
     assert read_wheelhouse(context / "wheels").manifest_hash == wheels.manifest_hash
     checkout = context / "checkout"  # the very sources both engines see, whatever happens to the checkout meanwhile

@@ -37,7 +37,6 @@ def build(store: Path, profile: Profile | None = None, root: Path | None = None)
         root or checkout_root(),
         Store(store),
         tier="core",
-        jobs=None,
         progress=Silent(),
     )
     (wheel,) = house.wheels

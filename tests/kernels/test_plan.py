@@ -1,4 +1,4 @@
-"""orbit.kernels.plan: what enters a wheel's key and what does not, and how many jobs fit."""
+"""orbit.kernels.plan: what enters a wheel's key and what does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbit.core.records import content_key
 from orbit.core.store import Store
 from orbit.errors import InputError
 from orbit.kernels import plan as plans
-from orbit.kernels.plan import Item, make_plan, parallel_jobs
+from orbit.kernels.plan import Item, make_plan
 from orbit.kernels.recipe import Recipe, load_recipe
 from orbit.profile.model import load_profile
 
@@ -21,7 +21,7 @@ from orbit.profile.model import load_profile
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan must not depend on this machine's compiler in a unit test."""
-    monkeypatch.setattr(plans, "host_compiler", lambda: "g++ 12.2.0")
+    monkeypatch.setattr(plans, "host_toolchain", lambda: "g++ 12.2.0")
 
 
 def item(tmp_path: Path, name: str, root: Path | None = None, profile: str = "cu130") -> Item:
@@ -34,16 +34,21 @@ def key(tmp_path: Path, name: str = "causal-conv1d", root: Path | None = None) -
 
 
 def test_core_skips_the_big_ones_with_a_reason(tmp_path: Path) -> None:
-    plan = make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="core")
-    assert [each.recipe.name for each in plan.items] == ["orbit-probe", "causal-conv1d", "transformer-engine-torch"]
-    assert [skip.what for skip in plan.skipped] == ["flash-attn", "mamba-ssm"]
+    profile = load_profile("cu130")
+    plan = make_plan(profile, checkout_root(), Store(tmp_path), tier="core")
+    names = [each.recipe.name for each in (*plan.items, *plan.checks)]
+    assert sorted(names) == sorted(profile.kernels.core)
+    assert plan.todo() == tuple(names)
+    assert "causal-conv1d" in names
+    assert [skip.what for skip in plan.skipped] == [load_recipe(name).dist for name in profile.kernels.extended]
     assert all("core-hours" in skip.reason and "--kernels all" in skip.reason for skip in plan.skipped)
-    assert all(each.cached == "" for each in plan.items)
+    assert all(not each.cached for each in (*plan.items, *plan.checks))
 
 
 def test_all_skips_nothing(tmp_path: Path) -> None:
     plan = make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="all")
-    assert len(plan.items) == 5
+    kernels = load_profile("cu130").kernels
+    assert len(plan.items) + len(plan.checks) == len(kernels.core) + len(kernels.extended)
     assert plan.skipped == ()
     with pytest.raises(InputError, match="no tier"):
         make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="extended")
@@ -72,7 +77,7 @@ def test_estimates_do_not_rebuild_but_everything_else_does(tmp_path: Path, monke
         patch.setattr(plans, "shim_hash", lambda: "another shim")
         assert key(tmp_path) != before
     with monkeypatch.context() as patch:
-        patch.setattr(plans, "host_compiler", lambda: "g++ 14.1.0")
+        patch.setattr(plans, "host_toolchain", lambda: "g++ 14.1.0")
         assert key(tmp_path) != before
     assert key(tmp_path) == before
 
@@ -94,9 +99,30 @@ def test_the_same_wheel_serves_both_profiles(tmp_path: Path) -> None:
     assert content_key(one.inputs) == content_key(other.inputs)
 
 
-@pytest.mark.parametrize(
-    ("memory", "cores", "available", "jobs"),
-    [(3, 2, 20, 2), (10, 64, 512, 51), (30, 2, 16, 1), (1, 8, 100, 8), (3, 8, 10, 3)],
-)
-def test_jobs_fit_memory_and_cores(memory: float, cores: int, available: float, jobs: int) -> None:
-    assert parallel_jobs(memory, cores, available) == jobs
+def test_published_wheels_are_checked_and_never_built(tmp_path: Path) -> None:
+    plan = make_plan(load_profile("cu130"), checkout_root(), Store(tmp_path), tier="all")
+    assert {each.recipe.mode for each in plan.items} == {"source"}
+    assert {each.recipe.mode for each in plan.checks} <= {"prebuilt", "jit"}
+    assert all(each.source.kind == "wheel" for each in plan.checks)
+
+
+def test_recipes_by_name_whatever_their_tier(tmp_path: Path) -> None:
+    plan = make_plan(load_profile("probe"), checkout_root(), Store(tmp_path), tier="core", names=("flash-attn",) * 2)
+    assert [each.recipe.name for each in plan.items] == ["flash-attn"]
+    assert plan.skipped == ()
+    with pytest.raises(InputError, match="no recipe named 'flash'"):
+        make_plan(load_profile("probe"), checkout_root(), Store(tmp_path), tier="core", names=("flash",))
+
+
+def test_what_is_asserted_changes_the_wheel_s_key_and_not_the_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = item(tmp_path, "causal-conv1d")
+
+    def load(name: str) -> Recipe:
+        return msgspec.structs.replace(load_recipe(name), device_units=4)
+
+    monkeypatch.setattr(plans, "load_recipe", load)
+    after = item(tmp_path, "causal-conv1d")
+    assert content_key(after.inputs) != content_key(before.inputs)
+    assert after.compile_key == before.compile_key

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from orbit.audit.binary.elf import MalformedBinary
-from orbit.kernels.symbols import wheel_symbols
+from orbit.kernels import symbols
+from orbit.kernels.symbols import WheelSymbols
 from tests.writers.cubin import cubin_entry, works
 from tests.writers.elf import Export, write_elf
 from tests.writers.fatbin import Entry, write_container, write_section
 
 ARCHS = ("sm_90a", "sm_100a")
+
+
+def wheel_symbols(files: dict[str, bytes], archs: tuple[str, ...]) -> WheelSymbols:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return symbols.wheel_symbols(Path(folder), archs)
 
 
 def container(hopper: str, blackwell: str) -> bytes:

@@ -226,6 +226,17 @@ def _refuse(recipe: Recipe, version: str, findings: tuple[Finding, ...]) -> None
         raise CheckFailed("\n".join(lines), fix=findings[0].fix)
 
 
+def known_manifest(recipe: Recipe, profile: Profile, lock: Lock, store: Store) -> BuildManifest | None:
+    """What was proved of the recipe's wheel, when the store has the answer; fetches and reads nothing."""
+    entry = store.find(KIND, verified_inputs(recipe, profile, lock))
+    return load_json(entry.path / MANIFEST, BuildManifest) if entry else None
+
+
+def verified_inputs(recipe: Recipe, profile: Profile, lock: Lock, today: dt.date | None = None) -> dict[str, Any]:
+    """The key of the answer in the store."""
+    return _inputs(recipe, locked_wheel(recipe.dist, lock), profile, lock, today)
+
+
 def _inputs(recipe: Recipe, source: Source, profile: Profile, lock: Lock, today: dt.date | None) -> dict[str, Any]:
     """Everything the answer depends on. Estimates of the recipe do not enter; a waiver that ran out does."""
     today = today or dt.datetime.now(dt.UTC).date()

@@ -1,0 +1,40 @@
+"""CUDA kernels: what is compiled or verified for a profile, the results, and what is known about them.
+
+``plan`` shows what would be done, ``build`` does it, also as one machine's share of a build (``--part``, ``--archs``).
+``sources`` says where everything comes from and packs it for a machine without network. ``manifest``, ``show``,
+``compare``, ``reproduce`` and ``costs`` are about results; ``gc`` makes room. Page: docs/kernels.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+HELP = "plan, build, verify and inspect the CUDA kernels of a profile"
+ACTIONS = {
+    "plan": "what would be built or verified, from what, and what is in the store already",
+    "build": "build and verify what is missing and print the wheels",
+    "sources": "where every source comes from; --export packs them for a machine without network",
+    "manifest": "print the manifests of the wheels in the store",
+    "show": "explain a recipe, or say what is in a wheel",
+    "compare": "say in which bytes two wheels differ, and why",
+    "reproduce": "build again, elsewhere and without caches, and compare with the wheel in the store",
+    "costs": "what the last builds took: time, memory, the slowest units",
+    "gc": "remove from the store what no build of this checkout needs and nobody used for a while",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Sub-commands and their options; each is a module beside this one."""
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    for name, text in ACTIONS.items():
+        module = importlib.import_module(f"orbit.cli.kernels.{name}")
+        child = actions.add_parser(name, help=text, description=module.__doc__)
+        module.configure(child)
+        child.set_defaults(act=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dispatch to the action."""
+    status: int = args.act(args)
+    return status
