@@ -52,14 +52,6 @@ OBJECT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How a call of git ended, and its standard output."""
-
-    status: int
-    out: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Size:
     """What git says of an object before it is read."""
 
@@ -74,11 +66,10 @@ def git(
     protocol: str = "none",
     stdin: bytes | Iterable[bytes] | None = None,
     within: Path | None = None,
-    check: bool = True,
-) -> Answer:
+) -> bytes:
     """Run git on one of our own bare repositories, or with its settings inside another repository ``within``.
 
-    Raises :class:`MissingError` without git, :class:`CommandFailed` on a failure unless ``check`` is false.
+    Returns its standard output. Raises :class:`MissingError` without git, :class:`CommandFailed` when it fails.
     """
     repository = repository.absolute()
     within = within and within.resolve()
@@ -89,7 +80,6 @@ def git(
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
         "GIT_ALLOW_PROTOCOL": protocol,
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
@@ -103,8 +93,7 @@ def git(
     if bundle is not None:
         env["GIT_SSL_CAINFO"] = str(bundle)
     argv = [str(find("git")), *args]
-    done = run(argv, doing=doing, env=env, cwd=within, stdin=stdin, timeout_s=TIMEOUT_S, check=check)
-    return Answer(done.returncode, done.stdout)
+    return run(argv, doing=doing, env=env, cwd=within, stdin=stdin, timeout_s=TIMEOUT_S).stdout
 
 
 def init_bare(repository: Path) -> None:
@@ -129,10 +118,17 @@ def fetch_commit(repository: Path, origin: str, commit: str, *, protocol: str) -
     )
 
 
-def has_commit(repository: Path, place: Path, commit: str) -> bool:
-    """Whether the repository at ``place`` holds the commit. ``repository`` is one of ours, for its settings."""
-    doing = f"look for a commit in {place}"
-    return git(repository, "cat-file", "-e", f"{commit}^{{commit}}", doing=doing, within=place, check=False).status == 0
+def has_commit(repository: Path, place: Path | None, commit: str) -> bool:
+    """Whether the repository at ``place`` (None: ours) holds the commit. ``repository`` is ours, for its settings.
+
+    Raises :class:`InputError` for a folder that git cannot read as a repository.
+    """
+    doing = f"look for commit {commit}"
+    try:
+        said = git(repository, "cat-file", "--batch-check", doing=doing, within=place, stdin=f"{commit}\n".encode())
+    except CommandFailed as error:
+        raise damaged(Place(place or repository, bundle=False), error) from None
+    return said.startswith(f"{commit} commit ".encode())
 
 
 def unbundle(repository: Path, place: Place, commit: str) -> bool:
@@ -144,15 +140,13 @@ def unbundle(repository: Path, place: Place, commit: str) -> bool:
     try:
         git(
             repository,
-            *("index-pack", "--stdin", "--fsck-objects"),
+            *("index-pack", "--stdin"),
             doing=f"read the bundle {place.path}",
             stdin=_pieces(place.path, offset),
         )
     except CommandFailed as error:
         raise damaged(place, error) from None
-    # what a bundle of a shallow clone lacks is history, which nobody reads
-    (repository / "shallow").write_text(f"{commit}\n", encoding="ascii")
-    return git(repository, "cat-file", "-e", f"{commit}^{{commit}}", doing="look", check=False).status == 0
+    return has_commit(repository, None, commit)
 
 
 def bundle_offset(path: Path) -> int:
@@ -185,7 +179,7 @@ def damaged(place: Place, error: CommandFailed) -> Exception:
 def object_sizes(repository: Path, names: Sequence[str]) -> dict[str, Size]:
     """Kind and size by name; kind ``missing`` for what is not there."""
     asked = "".join(f"{name}\n" for name in names).encode()
-    said = git(repository, "cat-file", "--batch-check", doing="look for git objects", stdin=asked).out
+    said = git(repository, "cat-file", "--batch-check", doing="look for git objects", stdin=asked)
     found = {}
     for name, line in zip(names, said.decode().splitlines(), strict=True):
         words = line.split()
@@ -217,7 +211,7 @@ def read_objects(repository: Path, sizes: dict[str, Size], kind: str) -> Iterato
 
 def _read(repository: Path, names: Sequence[str], sizes: dict[str, Size]) -> Iterator[tuple[str, bytes]]:
     asked = "".join(f"{name}\n" for name in names).encode()
-    said = memoryview(git(repository, "cat-file", "--batch", doing="read git objects", stdin=asked).out)
+    said = memoryview(git(repository, "cat-file", "--batch", doing="read git objects", stdin=asked))
     at = 0
     for name in names:
         size = sizes[name]

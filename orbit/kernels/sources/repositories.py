@@ -43,6 +43,7 @@ def obtain_commit(pin: Pin, store: Store, progress: Progress, folders: tuple[Pat
         seen = []
         for place in find_repositories(folders, pin):
             if _take(repository, place, pin, store):
+                progress.step(f"taking commit {pin.commit[:12]} from {place.path}")
                 break
             seen.append(f"{place.path} does not have it")
         else:

@@ -26,6 +26,8 @@ class Forge(ThreadingHTTPServer):
         self.certificate = root / "certificate.pem"
         self.asked: list[str] = []
         """First lines of requests."""
+        self.passwords: list[str] = []
+        """What clients said who they are."""
         key = root / "key.pem"
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", self.certificate,
@@ -53,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Let git answer; what is below ``private`` wants a password."""
         self.server.asked.append(self.requestline)
+        if password := self.headers.get("Authorization"):
+            self.server.passwords.append(password)
         path, _, query = self.path.partition("?")
         if path.startswith("/private"):
             self.send_response(401)

@@ -48,7 +48,7 @@ def test_settings_of_the_user_do_not_enter(own: Path, tmp_path: Path, monkeypatc
         ("GIT_SSH_COMMAND", "false"),
     ):
         monkeypatch.setenv(name, value)
-    said = run_git(own, "config", "--list", "--show-origin", doing="list").out.decode()
+    said = run_git(own, "config", "--list", "--show-origin", doing="list").decode()
     assert "Mallory" not in said
     assert {line.split("\t")[0] for line in said.splitlines()} == {
         f"file:{own}/orbit.gitconfig",
@@ -79,8 +79,8 @@ def test_a_commit_comes_alone_and_programs_of_the_mirror_do_not_run(own: Path, t
     assert not has_commit(own, mirror, "1" * 40)
     fetch_commit(own, str(mirror), second, protocol="file")
     assert not (tmp_path / "evil").exists()
-    assert run_git(own, "rev-list", "--all", doing="x").out.decode().split() == [second]
-    assert not has_commit(own, own, first)
+    assert run_git(own, "rev-list", "--all", doing="x").decode().split() == [second]
+    assert not has_commit(own, None, first)
     assert [path.name for path in own.iterdir() if path.name == "hooks"] == []
 
 
@@ -108,6 +108,9 @@ def test_replaced_objects_do_not_stand_in(tmp_path: Path, own: Path) -> None:
     fetch_commit(own, str(mirror), good, protocol="file")
     data = dict(read_objects(own, object_sizes(own, [good]), "commit"))
     assert git(mirror, "--no-replace-objects", "rev-parse", f"{good}^{{tree}}").encode() in data[good]
+    inside = mirror / ".git"
+    (inside / "orbit.gitconfig").write_text("")
+    assert dict(read_objects(inside, object_sizes(inside, [good]), "commit")) == data
 
 
 def test_objects_are_read_a_few_at_a_time(tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,9 @@ def test_a_damaged_mirror_is_an_error_of_its_own(upstream: tuple[Path, Pin], tmp
     loose.unlink()
     with pytest.raises(InputError, match=r"kernel\.git: the repository is damaged or incomplete"):
         obtain_commit(pin, store, Silent(), (tmp_path / "s",))
+    (mirror / "HEAD").write_text("what?")
+    with pytest.raises(InputError, match=r"kernel\.git: the repository is damaged[^\n]*\n.*not a git repository"):
+        obtain_commit(pin, store, Silent(), (tmp_path / "s",))
     bundle = tmp_path / "s" / bundle_name(pin)
     git(repo, "bundle", "create", str(bundle), "main")
     bundle.write_bytes(bundle.read_bytes()[:-30])
@@ -188,6 +191,11 @@ def test_a_forge_gives_the_commit_and_nothing_else(
         absent = Pin(path="", url=there.url, commit="1" * 40, tree=pin.tree)
         with pytest.raises(MissingError, match="not our ref"):
             obtain_commit(absent, store, Silent(), ())
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / ".netrc").write_text("machine localhost login ann password secret\n")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
         private = Pin(path="", url=f"{forge.url}/private/kernel.git", commit="1" * 40, tree=pin.tree)
-        with pytest.raises(MissingError, match=r"could not read|Authentication failed|terminal prompts"):
+        with pytest.raises(MissingError, match="terminal prompts disabled"):
             obtain_commit(private, store, Silent(), ())
+        assert any("private" in line for line in forge.asked)
+        assert forge.passwords == []
