@@ -10,7 +10,7 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.paths import checkout_root
 from orbit.core.store import Store
-from orbit.errors import InputError, MissingError, RefusedError
+from orbit.errors import CommandFailed, InputError, MissingError, RefusedError
 from orbit.kernels import buildenv
 from orbit.kernels.buildenv import build_environment, closure_hash, interpreter
 from orbit.profile.lock import Lock, parse_lock, read_lock
@@ -72,3 +72,37 @@ def test_no_network_is_said_as_such(lock: Lock, tmp_path: Path, monkeypatch: pyt
     assert "network" in caught.value.fix
     assert not list(tmp_path.glob("store/entries/*/*"))
     assert not list(tmp_path.glob("store/tmp/*"))
+
+
+SDIST_ONLY = """version = 1
+revision = 3
+requires-python = ">=3.12"
+
+[[package]]
+name = "orbit"
+version = "0"
+source = { editable = "." }
+
+[package.dev-dependencies]
+cuda = [{ name = "thing" }]
+
+[package.metadata]
+
+[package.metadata.requires-dev]
+cuda = [{ name = "thing" }]
+
+[[package]]
+name = "thing"
+version = "1.0"
+source = { registry = "https://example.invalid/simple" }
+sdist = { url = "https://example.invalid/thing-1.0.tar.gz", hash = "sha256:ZERO", size = 1 }
+""".replace("ZERO", "0" * 64)
+
+
+def test_a_package_without_a_wheel_is_never_compiled_in_passing(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "orbit"\nversion = "0"\nrequires-python = ">=3.12"\n[dependency-groups]\ncuda = ["thing"]\n'
+    )
+    (tmp_path / "uv.lock").write_text(SDIST_ONLY)
+    with pytest.raises(CommandFailed, match="no-build"):
+        build_environment("cuda", read_lock(tmp_path / "uv.lock"), Store(tmp_path / "store"), Silent())
