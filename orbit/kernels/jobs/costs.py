@@ -170,8 +170,9 @@ def costs_path(store_root: Path, recipe: str) -> Path:
 
 
 def save_cost(store_root: Path, cost: PackageCost) -> None:
-    """Keep the costs of a build; the latest one of each recipe is kept."""
-    dump_json(costs_path(store_root, cost.recipe), cost)
+    """Keep the costs of a build in the place of the recipe's last one. Where nothing ran there is nothing to keep."""
+    if cost.steps:
+        dump_json(costs_path(store_root, cost.recipe), cost)
 
 
 def load_costs(store_root: Path) -> tuple[PackageCost, ...]:

@@ -5,9 +5,11 @@ Estimates decide when a step starts and what people are told, never what is buil
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +22,8 @@ SCHEMA = 1
 KEPT_PEAKS = 5
 MAX_STEPS = 20_000
 """Of one recipe; the ones not measured for the longest time go first."""
+KEEP_S = 60.0
+"""How often a running build's measures are written: a build that is killed loses no more than these."""
 HEADROOM = 1.05
 """A reservation is this much above the highest peak seen: the same compiler on the same unit varies a little."""
 STEP_SHARES = {"cudafe": 0.05, "cicc": 0.35, "ptxas": 0.4, "host": 0.2, "link": 0.05}
@@ -95,7 +99,7 @@ class Estimator:
         self._exact = {step.key: step for step in known.steps}
         groups: dict[str, list[Measured]] = defaultdict(list)
         for step in known.steps:
-            if not step.partial:
+            if not step.partial and step.source != PROBE:
                 groups[step.step].append(step)
         self._siblings = {name: _typical(steps) for name, steps in groups.items()}
 
@@ -198,3 +202,38 @@ def remember(store_root: Path, recipe: str, lines: Iterable[Line]) -> Known:
     if known != before:
         dump_json(estimates_path(store_root, recipe), known)
     return known
+
+
+@contextlib.contextmanager
+def remembering(
+    store_root: Path, recipe: str, lines: Callable[[], Sequence[Line]], every_s: float = KEEP_S
+) -> Iterator[None]:
+    """Write what is measured while the body runs, now and then and at its end, however it ends.
+
+    ``lines`` gives all steps of the build that ended so far, as :meth:`JobServer.lines` does; each is taken once. Wrap
+    this around :meth:`JobServer.build`, whose end takes in what clients sent last.
+    """
+    ended = threading.Event()
+    taken = 0
+
+    def keep() -> None:
+        nonlocal taken
+        new = lines()[taken:]
+        if new:
+            remember(store_root, recipe, new)
+            taken += len(new)
+
+    def watch() -> None:
+        while not ended.wait(every_s):
+            # a full disk is reported by the build itself; the measures are tried again
+            with contextlib.suppress(OSError):
+                keep()
+
+    thread = threading.Thread(target=watch, name=f"estimates {recipe}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        keep()

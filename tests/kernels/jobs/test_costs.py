@@ -97,6 +97,7 @@ def test_costs_are_kept_by_recipe(tmp_path: Path) -> None:
     for cost in costs:
         save_cost(tmp_path, cost)
     save_cost(tmp_path, package_cost("b", LINES, wall_s=40, cores=2))
+    save_cost(tmp_path, package_cost("a", [cached("x.cu")], wall_s=1, cores=2))  # all reused: the old numbers stay
     assert [(cost.recipe, cost.wall_s) for cost in load_costs(tmp_path)] == [("a", 30), ("b", 40), ("together", 30)]
     assert json.loads(msgspec.json.encode(load_costs(tmp_path)[0]))["peak_bytes"] == 3072 * MIB
 

@@ -18,8 +18,10 @@ from orbit.kernels.jobs.estimates import (
     load_known,
     merge,
     remember,
+    remembering,
 )
 from orbit.kernels.jobs.steps import Key
+from tests.core.processes import until
 from tests.kernels.jobs.writers import GIB, MIB, cached, estimator, line, measured
 
 CICC = Key("cicc", "x.cu", "sm_90a")
@@ -110,6 +112,31 @@ def test_runs_are_remembered(tmp_path: Path) -> None:
     known = load_known(tmp_path, "a")
     assert [(step.source, step.seconds) for step in known.steps] == [("x.cu", 3.0), ("y.cu", 4.0)]
     assert [path.name for path in (tmp_path / "estimates").iterdir()] == ["a.json"]
+
+
+def test_a_build_is_remembered_while_it_runs_and_each_step_once(tmp_path: Path) -> None:
+    ended = [line("x.cu", peak=GIB)]
+    with remembering(tmp_path, "a", lambda: ended, every_s=0.02):
+        assert until(lambda: len(load_known(tmp_path, "a").steps) == 1)
+        ended.append(line("y.cu"))
+        assert until(lambda: len(load_known(tmp_path, "a").steps) == 2)
+        ended.append(line("z.cu"))
+    known = load_known(tmp_path, "a")
+    assert [(step.source, len(step.peaks)) for step in known.steps] == [("x.cu", 1), ("y.cu", 1), ("z.cu", 1)]
+
+
+def test_an_interrupted_build_is_remembered(tmp_path: Path) -> None:
+    def work() -> None:
+        with remembering(tmp_path, "a", lambda: [line("x.cu")]):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert len(load_known(tmp_path, "a").steps) == 1
+
+
+def test_compiler_trials_are_nobodys_siblings() -> None:
+    assert estimator(steps=[measured("probe", "cicc", "sm_90a")]).expect(CICC).origin == "recipe"
 
 
 def test_nothing_new_writes_nothing(tmp_path: Path) -> None:

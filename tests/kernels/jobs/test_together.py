@@ -12,7 +12,7 @@ import pytest
 
 from orbit.core.proc import run
 from orbit.kernels.jobs.costs import most_at_once, run_cost
-from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remember
+from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remembering
 from orbit.kernels.jobs.policy import Limits, inflight
 from orbit.kernels.jobs.progress import reported
 from orbit.kernels.jobs.schedule import Done, Job, Outcome, run_jobs
@@ -76,13 +76,12 @@ def build(root: Path, seconds: float, told: Told) -> tuple[tuple[Outcome[float],
     def package(name: str) -> float:
         began = time.monotonic()
         known = Estimator(load_known(root, name), fallback(0.1, 0.001, UNITS, 1))
-        with server.build(known):
+        with remembering(root, name, lambda: server.lines(name)), server.build(known):
             run(
                 [sys.executable, "-c", BUILD_TOOL, server.path, name, str(inflight(CORES)), str(UNITS), str(seconds),
                  str(root / "pids"), COMPILER],
                 doing=f"build {name}",
             )  # fmt: skip
-        remember(root, name, server.lines(name))
         return time.monotonic() - began
 
     with server, reported(server.view, told, poll_s=0.05):
