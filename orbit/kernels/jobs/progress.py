@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from orbit.core.console import Progress
 from orbit.kernels.jobs.policy import GIB, Limits, Shortage
-from orbit.kernels.jobs.server import PackageView, ServerView
 from orbit.kernels.jobs.steps import PROBE, Key, Line
+from orbit.kernels.jobs.view import PackageView, ServerView
 
 POLL_S = 1.0
 HEARTBEAT_S = 30.0

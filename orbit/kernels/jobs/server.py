@@ -18,17 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import selectors
 import shutil
 import socket
-import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 
 from orbit.core.console import Progress, Silent
@@ -36,45 +32,14 @@ from orbit.errors import InputError, OrbitError
 from orbit.kernels.jobs.estimates import Estimator
 from orbit.kernels.jobs.machine import memory_available_bytes, resident_of
 from orbit.kernels.jobs.policy import Decision, Limits, Running, Shortage, State, Waiting, decide
-from orbit.kernels.jobs.steps import GO, LINE_BYTES, Ask, Key, Line, Report, read_ask, read_report
+from orbit.kernels.jobs.sockets import peer, private_folder
+from orbit.kernels.jobs.steps import GO, LINE_BYTES, Ask, Line, Report, read_ask, read_report
+from orbit.kernels.jobs.view import Count, PackageView, ServerView
 
-PREFIX = "orbit-jobs-"
-LONGEST_PATH = 100
-"""Of a socket: sun_path holds 108 bytes (unix(7)), and shims may reach it through a longer name of their own."""
 LOOK_S = 1.0
 """How often memory is looked at while there are steps."""
 BACKLOG = 512
 DRAIN_TURNS = 100
-
-type Count = Callable[[], tuple[int, int] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class PackageView:
-    """One package as the server sees it now."""
-
-    recipe: str
-    estimator: Estimator
-    count: tuple[int, int] | None
-    """(done, total) translation units, as its build tool says."""
-    finished: tuple[Line, ...]
-    running: tuple[tuple[Key, float], ...]
-    """Steps that run, each with its seconds so far."""
-    waiting: int
-    open: bool
-    """Whether its build still runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerView:
-    """All packages at one moment."""
-
-    packages: tuple[PackageView, ...]
-    limits: Limits
-    shortage: Shortage | None
-    """What the next waiting step waits for."""
-    now_s: float
-    """Seconds since the server started."""
 
 
 @dataclass(slots=True)
@@ -96,7 +61,7 @@ class _Client:
     def __init__(self, sock: socket.socket, number: int) -> None:
         self.sock = sock
         self.number = number
-        self.pid = _peer(sock)
+        self.pid = peer(sock)
         self.buffer = b""
         self.ask: Ask | None = None
         self.asked_s = 0.0
@@ -134,7 +99,7 @@ class JobServer:
         self._peak_used = 0
 
     def __enter__(self) -> JobServer:
-        folder = _folder()
+        folder = private_folder()
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             self.path = str(folder / "jobs")
@@ -425,26 +390,3 @@ class JobServer:
         used = sum(client.used_bytes for client in running)
         self._peak_used = max(self._peak_used, used)
         self._capacity = self._available() + used
-
-
-def _peer(sock: socket.socket) -> int:
-    """The process at the other end, as this process sees it; 0 when it cannot."""
-    try:
-        pid, _uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    except OSError:
-        return 0
-    return int(pid)
-
-
-def _folder() -> Path:
-    """A fresh folder that only this user can enter, its name short enough for a socket; ones of dead processes go."""
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp is private
-        if base and os.access(base, os.W_OK | os.X_OK) and len(base) + len(PREFIX) + 24 < LONGEST_PATH:
-            break
-    else:
-        raise InputError("no folder for a socket", fix="point TMPDIR at a folder you may write to, with a short path")
-    for old in Path(base).glob(f"{PREFIX}*"):
-        pid = old.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and not os.path.exists(f"/proc/{pid}") and old.lstat().st_uid == os.getuid():
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))

@@ -23,8 +23,8 @@ from orbit.kernels.jobs.progress import (
     reported,
     waits_for,
 )
-from orbit.kernels.jobs.server import PackageView, ServerView
 from orbit.kernels.jobs.steps import Key, Line
+from orbit.kernels.jobs.view import PackageView, ServerView
 from tests.kernels.jobs.writers import cached, estimator, line, measured
 
 LIMITS = Limits(cores=4, budget_bytes=20 * GIB, margin_bytes=0)

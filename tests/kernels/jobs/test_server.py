@@ -19,7 +19,8 @@ import pytest
 from orbit.errors import InputError
 from orbit.kernels.jobs import server as module
 from orbit.kernels.jobs.policy import Limits
-from orbit.kernels.jobs.server import PREFIX, JobServer
+from orbit.kernels.jobs.server import JobServer
+from orbit.kernels.jobs.sockets import PREFIX
 from tests.core.processes import until
 from tests.kernels.jobs.writers import GIB, MIB, Client, estimator, measured
 

@@ -1,0 +1,39 @@
+"""A Unix socket that only this user reaches, and who is at its other end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import tempfile
+from pathlib import Path
+
+from orbit.errors import InputError
+
+PREFIX = "orbit-jobs-"
+LONGEST_PATH = 100
+"""Of a socket: sun_path holds 108 bytes (unix(7)), the final zero among them."""
+
+
+def peer(sock: socket.socket) -> int:
+    """The process at the other end, as this process sees it; 0 when it cannot."""
+    try:
+        pid, _uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    except OSError:
+        return 0
+    return int(pid)
+
+
+def private_folder() -> Path:
+    """A fresh folder that only this user can enter, its name short enough for a socket; ones of dead processes go."""
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp is private
+        if base and os.access(base, os.W_OK | os.X_OK) and len(base) + len(PREFIX) + 24 < LONGEST_PATH:
+            break
+    else:
+        raise InputError("no folder for a socket", fix="point TMPDIR at a folder you may write to, with a short path")
+    for old in Path(base).glob(f"{PREFIX}*"):
+        pid = old.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}") and old.lstat().st_uid == os.getuid():
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
