@@ -22,7 +22,7 @@ class Unit(Record, frozen=True, kw_only=True):
     """One call of the compiler: a translation unit, or a device link."""
 
     kind: str
-    """``compile`` or ``link``."""
+    """``compile`` or ``link``, both by nvcc, or ``host``: a C++ unit, which has no architectures."""
     sources: tuple[str, ...]
     """Relative to the build folder."""
     requested: tuple[str, ...]
@@ -93,8 +93,8 @@ def read_units(log: Path) -> tuple[Unit, ...]:
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         for line in lines:
             entry = json.loads(line)
-            if entry.get("kind", "") not in ("", "compile", "link"):
-                continue  # steps inside a unit, C++ without nvcc, what a build script tried, the cache
+            if entry.get("kind", "") not in ("", "compile", "link", "host"):
+                continue  # steps inside a unit, what a build script tried, the cache
             if "error" in entry:
                 raise InputError(
                     f"the compiler shim refused a call: {entry['error']}",
@@ -104,15 +104,15 @@ def read_units(log: Path) -> tuple[Unit, ...]:
                 Unit(
                     kind=entry["kind"],
                     sources=tuple(entry["sources"]),
-                    requested=tuple(entry["requested"]),
-                    effective=tuple(entry["effective"]),
+                    requested=tuple(entry["requested"]) if entry["kind"] != "host" else (),
+                    effective=tuple(entry["effective"]) if entry["kind"] != "host" else (),
                     status=entry["status"],
                     defines=tuple(entry["defines"]) if "defines" in entry else None,
                 )
             )
     except (ValueError, KeyError) as error:
         raise InputError(f"{log}: not a log of the compiler shim: {error}") from None
-    return tuple(sorted(units, key=lambda unit: (unit.kind, unit.sources)))
+    return tuple(sorted(units, key=lambda unit: (unit.kind, unit.sources, unit.requested, unit.defines or ())))
 
 
 def summarise(file: str, containers: Sequence[Container], glibc: str) -> Binary:
@@ -134,7 +134,7 @@ def check(manifest: BuildManifest, recipe: Recipe) -> tuple[Finding, ...]:
 def _compiled(manifest: BuildManifest) -> Iterator[Finding]:
     wanted = tuple(f"arch={pair.replace(':', ',code=')}" for pair in manifest.requested)
     for unit in manifest.units:
-        if unit.status == 0 and unit.effective != wanted:
+        if unit.kind != "host" and unit.status == 0 and unit.effective != wanted:
             yield _finding(
                 "kernel-compiled",
                 f"{manifest.recipe}: {', '.join(unit.sources)}",

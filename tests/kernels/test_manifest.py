@@ -95,9 +95,26 @@ def test_the_log_of_the_shim(tmp_path: Path) -> None:
     ]
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert [each.sources for each in read_units(log)] == [("a.cu",), ("b.cu",)]
+    once = {"kind": "compile", "sources": ["a.cu"], "requested": [], "effective": [], "status": 0}
+    twice = [{**once, "defines": ["TWO"]}, {**once, "defines": ["ONE"]}]
+    log.write_text("".join(json.dumps(line) + "\n" for line in twice))
+    assert [each.defines for each in read_units(log)] == [("ONE",), ("TWO",)]
     log.write_text('{"error": "asks for PTX", "status": 2}\n')
     with pytest.raises(InputError, match="asks for PTX"):
         read_units(log)
     log.write_text("{half a li")
     with pytest.raises(InputError, match="not a log"):
         read_units(log)
+
+
+def test_a_unit_of_the_host_compiler_has_macros_and_no_architectures(tmp_path: Path) -> None:
+    log = tmp_path / "units.jsonl"
+    lines = [
+        {"kind": "host", "sources": ["a.cpp"], "defines": ["NDEBUG"], "status": 0},
+        {"kind": "step", "step": "host", "source": "a.cpp", "status": 0},
+        {"kind": "probe", "sources": ["b.cpp"], "defines": [], "status": 1},
+    ]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (host,) = read_units(log)
+    assert (host.kind, host.sources, host.requested, host.defines) == ("host", ("a.cpp",), (), ("NDEBUG",))
+    assert rules(manifest(GOOD, (unit(), host))) == []

@@ -121,7 +121,7 @@ def _note(call: HostCall, source: str, outcome: Outcome, config: Config) -> int:
     line = {
         "kind": kind,
         "sources": [inside(call.source, config)],
-        "defines": defines(call.words),
+        "defines": defines([clean_text(word, config) for word in call.words]),
         "cache": outcome.became,
     }
     append(config, {**line, **outcome.result.numbers()})

@@ -64,7 +64,7 @@ def run_nvcc(arguments: Sequence[str], config: Config) -> int:
             "sources": places,
             "requested": list(call.requested),
             "effective": [argument.partition("=")[2] for argument in effective if argument.startswith("-gencode=")],
-            "defines": defines(call.arguments),
+            "defines": defines([clean_text(word, config) for word in call.arguments]),
             "cache": became,
             **result.numbers(),
         },
