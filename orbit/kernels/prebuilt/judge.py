@@ -7,6 +7,7 @@ beside the wheel's, as if it were installed there, and the audit's rules on symb
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -170,6 +171,16 @@ def glibc_need(item: SharedObject) -> str:
         if need.version.startswith("GLIBC_") and need.version[6:].replace(".", "").isdigit()
     ]
     return ".".join(map(str, max(versions))) if versions else ""
+
+
+def image_bytes(objects: tuple[SharedObject, ...]) -> dict[str, int]:
+    """Bytes of device code in the files, by architecture."""
+    found: Counter[str] = Counter()
+    for item in objects:
+        for container in item.containers:
+            for image in container.images:
+                found[image.arch] += image.size
+    return dict(sorted(found.items()))
 
 
 def _declared(facts: Environment, policy: Policy) -> Iterator[str]:

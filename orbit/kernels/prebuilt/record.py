@@ -28,6 +28,8 @@ class Verified(Record, frozen=True, kw_only=True):
     """Gaps that upstream has by design, with the reason: what ``kernels/expectations`` says about its files."""
     loaded: tuple[Loaded, ...]
     """Of every file with device code, for every target."""
+    image_bytes: dict[str, int]
+    """Device code of all files as it lies in them (mostly compressed), by architecture, PTX under ``compute_``."""
     symbols: dict[str, int]
     """Symbols without a version that it wants and that are there, by who defines them: ``{"torch 2.11.0": 321}``."""
     modules: tuple[str, ...]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbit.core.console import Silent
-from orbit.kernels.prebuilt.judge import ALONE, LEFT_OUT, LINKED, Judged, glibc_need, judge_wheel
+from orbit.kernels.prebuilt.judge import ALONE, LEFT_OUT, LINKED, Judged, glibc_need, image_bytes, judge_wheel
 from orbit.profile.model import load_profile
 from tests.audit.support import TODAY
 from tests.kernels.prebuilt.made import (
@@ -20,7 +20,7 @@ from tests.kernels.prebuilt.made import (
     extension,
     published,
 )
-from tests.writers.cubin import EXIT, code, cubin_entry, works
+from tests.writers.cubin import EXIT, code, cubin_entry, works, write_cubin
 from tests.writers.elf import Export, Import, write_elf
 from tests.writers.fatbin import write_container
 from tests.writers.wheels import write_wheel
@@ -43,6 +43,10 @@ def test_a_sound_wheel(tmp_path: Path) -> None:
     assert judged.findings == ()
     assert judged.symbols == {"torch 2.11.0": 1}
     assert judged.modules == ("thing._C",)
+    one = len(write_cubin({"product": works()})) + len(write_cubin({"sum": works()}))
+    sizes = image_bytes(judged.facts.objects)
+    assert sizes.keys() == {"sm_90a", "sm_100a"}
+    assert all(one <= size < one + 64 for size in sizes.values())
     assert judged.rules == (*ALONE, *DEEP, *LINKED)
     assert [(row.file, row.target, row.kernels, row.stubs) for row in judged.loaded] == [
         ("thing/_C.abi3.so", "h100", 2, 0),
