@@ -14,7 +14,7 @@ from torch import Tensor
 from orbit_kernels import _library, partials
 from orbit_kernels._library import FLOAT, INT32, INT64, POINTER, declare
 
-SEGMENT_BYTES = 512 * 4 * 16
+SEGMENT_BYTES = 128 * 8 * 16
 """Logits that one block of the forward kernel reads: ORBIT_LOGPROB_THREADS * ORBIT_LOGPROB_VECTORS * VECTOR_BYTES."""
 VECTOR_BYTES = 16
 DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
