@@ -19,7 +19,7 @@ from .log import append
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from .config import Config
 
@@ -46,6 +46,11 @@ class Entry:
 
 def key_of(*parts: bytes | str) -> str:
     """sha256 of parts, each with its length in front: ``("ab", "c")`` and ``("a", "bc")`` differ."""
+    return key_of_all(parts)
+
+
+def key_of_all(parts: Iterable[bytes | str]) -> str:
+    """The same for parts that come one after another."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
@@ -57,7 +62,9 @@ def key_of(*parts: bytes | str) -> str:
 def pack(files: Mapping[str, bytes], meta: Mapping[str, object]) -> bytes:
     """The bytes of an entry."""
     head = {"files": [[name, len(data)] for name, data in files.items()], "meta": dict(meta)}
-    body = json.dumps(head, sort_keys=True).encode() + b"\n" + zlib.compress(b"".join(files.values()), LEVEL)
+    packer = zlib.compressobj(LEVEL)
+    packed = [packer.compress(data) for data in files.values()]
+    body = b"".join([json.dumps(head, sort_keys=True).encode(), b"\n", *packed, packer.flush()])
     return MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
 

@@ -8,11 +8,12 @@ functions from the source's absolute path and a process number, both write absol
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
 
-from .cache import key_of
+from .cache import key_of_all
 from .measure import execute
 from .parts import archs_of, empty_module, has_whole, is_ours
 from .places import PROBE, clean_file, clean_text, inside, real_tool, short, unit_name, write_beside
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
     from .config import Config
 
-CICC_OUTPUTS = ("-o", "--gen_c_file_name", "--stub_file_name", "--gen_device_file_name")
+CICC_OUTPUTS = ("-o", "--gen_c_file_name", "--stub_file_name")
+"""``--gen_device_file_name`` is left out: half as large as the PTX, and no program reads it."""
 CUDAFE_OUTPUTS = ("--gen_c_file_name",)
 PTXAS_OUTPUTS = ("-o", "--output-file")
-FILE_FLAGS = frozenset((*CICC_OUTPUTS, *PTXAS_OUTPUTS, "--include_file_name", "--module_id_file_name"))
+OTHER_FILES = ("--gen_device_file_name", "--include_file_name", "--module_id_file_name")
+FILE_FLAGS = frozenset((*CICC_OUTPUTS, *PTXAS_OUTPUTS, *OTHER_FILES))
 """Flags whose value is a file of nvcc's own: its folder and its temporary name mean nothing."""
 
 
@@ -43,8 +46,7 @@ def run_cudafe(arguments: Sequence[str], config: Config) -> int:
             write_beside(path, b"")
         tell("placeholder")
         return 0
-    texts = [clean_file(path, config) for path in (*inputs, id_file) if path]
-    key = _key("cudafe++", changed, texts, config) if inputs and outputs else ""
+    key = _key("cudafe++", changed, (*inputs, id_file), config) if inputs and outputs else ""
     argv = [real_tool("cudafe++", config, os.getcwd()), *changed]
     return run_step(Step("cudafe", source, "", argv, key=key, outputs=outputs, texts=True), config).status
 
@@ -66,8 +68,7 @@ def run_cicc(arguments: Sequence[str], config: Config) -> int:
         write_beside(empty, b"")
         argv = [real, *(empty if argument == inputs[0] else argument for argument in changed)]
         return run_placeholder(Step("cicc", source, archs[0], argv), config).status
-    texts = [clean_file(path, config) for path in (*inputs, id_file) if path]
-    key = _key("cicc", changed, texts, config)
+    key = _key("cicc", changed, (*inputs, id_file), config)
     step = Step("cicc", source, archs[0], [real, *changed], key=key, outputs=outputs, texts=True)
     return run_step(step, config).status
 
@@ -78,17 +79,19 @@ def run_ptxas(arguments: Sequence[str], config: Config) -> int:
     given = values(arguments)
     outputs = {flag: path for flag, path in given.items() if flag in PTXAS_OUTPUTS}
     real = real_tool("ptxas", config, os.getcwd())
-    texts = [clean_file(path, config) for path in inputs]
+    for path in inputs:
+        clean_file(path, config)
     if len(inputs) != 1 or not outputs:
         return execute([real, *arguments]).status
     source = os.environ.get(UNIT) or _source(inputs[0], config)
     arch = given.get("-arch") or given.get("--gpu-name", "")
     if not is_ours(config, source, arch):
         empty = f"{inputs[0]}.empty.ptx"
-        write_beside(empty, empty_module(texts[0]))
+        with open(inputs[0], "rb") as file:
+            write_beside(empty, empty_module(file.read()))
         argv = [real, *(empty if argument == inputs[0] else argument for argument in arguments)]
         return run_placeholder(Step("ptxas", source, arch, argv), config).status
-    key = _key("ptxas", arguments, texts, config)
+    key = _key("ptxas", arguments, inputs, config)
     return run_step(Step("ptxas", source, arch, [real, *arguments], key=key, outputs=outputs), config).status
 
 
@@ -159,13 +162,19 @@ def normalised(arguments: Sequence[str], config: Config) -> list[str]:
     return shown
 
 
-def _key(tool: str, arguments: Sequence[str], texts: Sequence[bytes], config: Config) -> str:
-    """Hash of everything a step depends on: the program, its arguments, its inputs, its place in the build."""
-    identity = config["identities"].get(tool)
+def _key(tool: str, arguments: Sequence[str], inputs: Sequence[str], config: Config) -> str:
+    """Hash of everything a step depends on: the program, its arguments, its inputs, its place in the build.
+
+    Cleans the inputs in place. PTX can have a hundred megabytes: one text at a time is in memory, and none afterwards.
+    """
+    texts = (clean_file(path, config) for path in inputs if path)
+    identity = config["identities"].get(tool, "")
     if not identity or any("-trace" in argument or "options-file" in argument for argument in arguments):
+        for _ in texts:
+            continue
         return ""
     words = json.dumps(normalised(arguments, config))
-    return key_of(tool, identity, inside(".", config), words, *texts)
+    return key_of_all(itertools.chain((tool, identity, inside(".", config), words), texts))
 
 
 def _source(path: str, config: Config) -> str:

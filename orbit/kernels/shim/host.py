@@ -64,15 +64,14 @@ def _unit(tool: str, call: HostCall, config: Config, arguments: Sequence[str]) -
     if call.cacheable and source != PROBE:
         key = object_key(tool, [clean_text(word, config) for word in call.words], call.source, config)
     try:
-        if key and fetch_object(key, outputs, config, [("host", source, "")]):
-            return _note(call, source, Outcome("object", NOTHING), config)
+        if key and (size := fetch_object(key, outputs, config, [("host", source, "")])):
+            return _note(call, source, Outcome("object", NOTHING), size, config)
     except NotAdmitted as error:
         sys.stderr.write(f"orbit shim: {error}\n")
         return NOT_ADMITTED
     outcome = _compile(tool, call, config, source, arguments)
-    if key and outcome.status == 0 and outcome.became in ("miss", "step"):
-        keep_object(key, outputs, config)
-    return _note(call, source, outcome, config)
+    keeps = key and outcome.status == 0 and outcome.became in ("miss", "step")
+    return _note(call, source, outcome, keep_object(key, outputs, config) if keeps else 0, config)
 
 
 def _compile(tool: str, call: HostCall, config: Config, source: str, arguments: Sequence[str]) -> Outcome:
@@ -116,13 +115,14 @@ def _text_is_needed(output: str, source: str, config: Config) -> bool:
     return not archs or any(is_ours(config, source, arch) for arch in archs)
 
 
-def _note(call: HostCall, source: str, outcome: Outcome, config: Config) -> int:
+def _note(call: HostCall, source: str, outcome: Outcome, size: int, config: Config) -> int:
     kind = "probe" if source == PROBE else "host"
     line = {
         "kind": kind,
         "sources": [inside(call.source, config)],
         "defines": defines([clean_text(word, config) for word in call.words]),
         "cache": outcome.became,
+        "bytes": size,
     }
     append(config, {**line, **outcome.result.numbers()})
     return outcome.status

@@ -8,10 +8,11 @@ Kinds of lines, by ``kind``:
   ``peak_bytes``, ``cache``.
 * ``probe``: a build script that tries out its compiler (``sources`` is no part of the package); fields as above.
 * ``step``: one program inside a unit: ``step``, ``source``, ``arch``, ``seconds``, ``cpu_s``, ``peak_bytes``,
-  ``status``, ``cache``, ``bytes`` (of its cache entry).
+  ``status``, ``cache``, ``bytes``.
 * ``cache``: the unit cache could not be read or written (``error``); the build went on without.
 * lines with ``error`` and without ``kind``: a call that was refused.
 
+``bytes`` is the size of the cache entry that was found or made, 0 without one: of the step, or of the whole object.
 ``cache`` is ``object`` (the whole result was there), ``step`` (every cacheable step was there), ``miss``, ``off`` (not
 cacheable, or no cache) or ``placeholder`` (not this machine's part).
 """

@@ -50,7 +50,7 @@ def run_nvcc(arguments: Sequence[str], config: Config) -> int:
     if call.is_dry or call.is_text:
         become([real, *command], environment)
     try:
-        result, became = _unit(call, [real, *command], environment, config)
+        result, became, size = _unit(call, [real, *command], environment, config)
     except NotAdmitted as error:
         sys.stderr.write(f"orbit nvcc shim: {error}\n")
         append(config, {"error": str(error), "status": NOT_ADMITTED})
@@ -66,24 +66,25 @@ def run_nvcc(arguments: Sequence[str], config: Config) -> int:
             "effective": [argument.partition("=")[2] for argument in effective if argument.startswith("-gencode=")],
             "defines": defines([clean_text(word, config) for word in call.arguments]),
             "cache": became,
+            "bytes": size,
             **result.numbers(),
         },
     )
     return result.status
 
 
-def _unit(call: Call, command: list[str], environment: dict[str, str], config: Config) -> tuple[Result, str]:
-    """Make what the call asks for; what it cost and what became of it, see :mod:`.log`."""
+def _unit(call: Call, command: list[str], environment: dict[str, str], config: Config) -> tuple[Result, str, int]:
+    """Make what the call asks for; what it cost, what became of it (see :mod:`.log`), size of the object's entry."""
     source = unit_name(call.sources[0] if call.sources else call.output or "a.out", config)
     placeholder = _link_placeholder(call, source, config)
     if placeholder:
-        return execute(placeholder), "placeholder"
+        return execute(placeholder), "placeholder", 0
     outputs = {"object": call.output, **({"depfile": call.depfile} if call.depfile else {})}
     key = ""
     if call.makes_one_object and source != PROBE:
         key = object_key("nvcc", [clean_text(word, config) for word in command], call.sources[0], config)
-    if key and fetch_object(key, outputs, config, _steps_of(source, config)):
-        return NOTHING, "object"
+    if key and (size := fetch_object(key, outputs, config, _steps_of(source, config))):
+        return NOTHING, "object", size
     keep = _keep_folder(call, config)
     state = os.path.join(environment.get("TMPDIR", "/tmp"), f"orbit-unit-{os.getpid()}")  # noqa: S108 - nvcc's own default
     if keep:
@@ -98,9 +99,8 @@ def _unit(call: Call, command: list[str], environment: dict[str, str], config: C
             _remove(keep)
         if os.path.exists(state):
             os.unlink(state)
-    if key and result.status == 0 and became in ("miss", "step", "off"):
-        keep_object(key, outputs, config)
-    return result, became
+    keeps = key and result.status == 0 and became in ("miss", "step", "off")
+    return result, became, keep_object(key, outputs, config) if keeps else 0
 
 
 def _steps_of(source: str, config: Config) -> list[tuple[str, str, str]]:

@@ -34,28 +34,28 @@ def object_key(tool: str, words: Sequence[str], source: str, config: Config) -> 
     return key_of("object", wheel, tool, inside(".", config), json.dumps(list(words)), digest)
 
 
-def fetch_object(key: str, outputs: Mapping[str, str], config: Config, steps: Sequence[tuple[str, str, str]]) -> bool:
-    """Put a kept object and its dependency file in place; False when it is not there.
+def fetch_object(key: str, outputs: Mapping[str, str], config: Config, steps: Sequence[tuple[str, str, str]]) -> int:
+    """Put a kept object and its dependency file in place; its entry's size, 0 when it is not there.
 
     ``steps`` are the (step, source, arch) that need not run; the job server counts them.
     """
     entry = UnitCache(config).get("object", key)
     if entry is None or not outputs.keys() <= entry.files.keys():
-        return False
+        return 0
     for step in steps:
         Admission(config, *step).count_cached()
     for role, path in outputs.items():
         data = entry.files[role]
         write_beside(path, reveal(data, config) if role == "depfile" else data)
-    return True
+    return entry.size
 
 
-def keep_object(key: str, outputs: Mapping[str, str], config: Config) -> None:
-    """Keep a finished object. It must hold no placeholder."""
+def keep_object(key: str, outputs: Mapping[str, str], config: Config) -> int:
+    """Keep a finished object, which must hold no placeholder; its entry's size."""
     files = {}
     for role, path in outputs.items():
         if not os.path.isfile(path):
-            return
+            return 0
         with open(path, "rb") as file:
             files[role] = hide(file.read(), config) if role == "depfile" else file.read()
-    UnitCache(config).put("object", key, files, {})
+    return UnitCache(config).put("object", key, files, {})

@@ -48,4 +48,8 @@ def main() -> None:
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     with open(os.path.join(folder, CONFIG_NAME), encoding="utf-8") as file:
         config: Config = json.load(file)
-    sys.exit(run(sys.argv[1], sys.argv[2:], config))
+    try:
+        status = run(sys.argv[1], sys.argv[2:], config)
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status)
