@@ -17,7 +17,7 @@ from orbit.audit.binary.fatbin import SECTIONS, Container, Image, containers_of
 from orbit.audit.binary.payload import unpack
 from orbit.core.files import CHUNK_BYTES
 from orbit.core.records import Record
-from orbit.kernels.wheels.causes import Texts, explain, paths_in, plain, skeleton, texts_of
+from orbit.kernels.wheels.causes import TEXT, ZEROS, Texts, explain, paths_in, plain, skeleton, texts_of
 
 CODE = re.compile(r"^\.(?:text|init|fini|plt)(?:\.|$)|^\.nv\.(?:capmerc|merc)\.text\.")
 TABLES = re.compile(
@@ -182,39 +182,56 @@ def _why(one: Elf, first: Section, two: Elf, second: Section, *, reach: int, all
     name = first.name
     if name in SECTIONS or name == BUILD_ID:
         return ("build-id",) if name == BUILD_ID else ()
+    is_code = bool(CODE.search(name))
     if max(first.size, second.size) > MAX_SECTION_BYTES:
-        return ("code",) if CODE.search(name) else ("data",)
+        return ("code",) if is_code else ("data",)
     a = bytes(one.data[first.offset : first.offset + first.size])
     b = bytes(two.data[second.offset : second.offset + second.size])
-    if CODE.search(name):
+    if is_code:
         return ("moved",) if only_moved(a, b, reach) else ("code",)
+    return _of_data(name, a, b, reach=reach, all_in=all_in)
+
+
+def _of_data(name: str, a: bytes, b: bytes, *, reach: int, all_in: _Gathered) -> tuple[str, ...]:
+    """Why two sections differ that hold no code."""
     for place, (mine, other) in enumerate(((a, b), (b, a))):
         all_in.paths[place].update(paths_in(mine) - paths_in(other))
-    texts = explain(texts_of(a), texts_of(b))
+    left, right = texts_of(a), texts_of(b)
+    texts = explain(left, right)
     all_in.take(texts)
     if name == TITLES and not texts.explained:
         return ("moved",)  # names of sections that only one has: these are said to be missing
     if name in (".strtab", ".dynstr"):
         all_in.symbols[0].update(texts.left)
         all_in.symbols[1].update(texts.right)
-    return _of_texts(texts, tables=bool(TABLES.search(name)), same=skeleton(a) == skeleton(b))
-
-
-def _of_texts(texts: Texts, *, tables: bool, same: bool) -> tuple[str, ...]:
-    """Why two sections differ that hold no code. ``same``: nothing but their texts does."""
-    if not texts.explained or not (same or tables):
+    if not texts.explained:
         return (*sorted(texts.causes), "data")
-    return tuple(sorted(texts.causes)) or (("moved",) if tables else ("data",))
+    if TABLES.search(name) or skeleton(a) == skeleton(b):
+        return tuple(sorted(texts.causes)) or (("moved",) if TABLES.search(name) else ("data",))
+    rests = _without(a, left - right), _without(b, right - left)
+    moved = any(only_moved(change(rests[0]), change(rests[1]), reach) for change in (bytes, _squeezed))
+    return (*sorted(texts.causes), "moved" if moved else "data")
+
+
+def _without(data: bytes, texts: Counter[str]) -> bytes:
+    """``data`` without the given texts."""
+    gone = {text.encode("ascii") for text in texts}
+    return TEXT.sub(lambda match: b"" if match[0] in gone else match[0], data) if gone else data
+
+
+def _squeezed(data: bytes) -> bytes:
+    """``data`` with runs of zeros as one: padding depends on what lies before it."""
+    return ZEROS.sub(b"\0", data)
 
 
 def only_moved(left: bytes, right: bytes, reach: int) -> bool:
-    """Whether machine code differs in nothing but distances, each by at most ``reach`` bytes.
+    """Whether code or data differ in nothing but distances, each by at most ``reach`` bytes.
 
-    An instruction holds a distance in four bytes. Each place where the two differ must lie in four bytes that, read as
-    a number, differ by no more than what anything in the file moved. A constant that changed by as little cannot be
-    told from a distance.
+    An instruction or a table holds a distance in four bytes. Each place where the two differ must lie in four bytes
+    that, read as a number, differ by no more than what anything in the file moved. A constant that changed by as little
+    cannot be told from a distance.
     """
-    if len(left) != len(right) or not reach:
+    if len(left) != len(right) or (left != right and not reach):
         return False
     at = -1
     while (at := _next_difference(left, right, at + 1)) >= 0:

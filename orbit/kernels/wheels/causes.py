@@ -34,9 +34,15 @@ REAL = frozenset({"missing", "code", "data", "unknown"})
 """Causes that are no circumstance: the two builds gave different results."""
 
 TEXT = re.compile(rb"[\x20-\x7e\t]{4,}")
+ZEROS = re.compile(rb"\0+")
 PATH = re.compile(r"(?:(?<![\w.])|(?<=\b[IL]))(?P<folder>/?(?:[\w.+@~-]+/)+)(?P<name>[\w.+@~-]*)")
 ABSOLUTE = re.compile(rb"/(?:[\w.+@~-]+/)+[\w.+@~-]*")
-INTERNAL = re.compile(r"(?:\d{2,3})?(?:_GLOBAL__N_|_INTERNAL|_NV_STATIC)?_[0-9a-f]{8}_\d+_(\w+?)_[0-9a-f]{8}(?:_\d+)?")
+INTERNAL = re.compile(
+    r"(?P<before>\d*)(?P<head>(?:_GLOBAL__N_|_INTERNAL|_NV_STATIC)?_[0-9a-f]{8}_\d+_)(?P<name>\w+?)_[0-9a-f]{8}"
+    r"(?P<after>_\d+)?"
+)
+HASH_BYTES = 9
+"""A hash with its underscore."""
 TEMPORARY = re.compile(r"tmpxft_[0-9a-f]{8}_[0-9a-f]{8}(?:-\d+)?_|\bcc[A-Za-z0-9]{6}(?=\.)|\btmp[a-z0-9_]{8}\b")
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 TIME = re.compile(
@@ -55,10 +61,25 @@ def _without_folder(match: re.Match[str]) -> str:
     return "<folder>" if is_folder else f"<folder>{match['name']}"
 
 
+def _without_ids(match: re.Match[str]) -> str:
+    """The source's name of an internal name, with the digits before and after it that belong to something else.
+
+    In a mangled name its length stands before it, and the length of what follows behind it: ``...c_179756ignore`` is
+    process 17975 and ``6ignore``, which the length before it says.
+    """
+    before, after = match["before"], match["after"] or ""
+    length = len(match["head"]) + len(match["name"]) + HASH_BYTES
+    for taken in range(len(after), -1, -1):
+        if taken != 1 and before.endswith(str(length + taken)):
+            before = before.removesuffix(str(length + taken))
+            return f"{before}<internal {match['name']}>{after[taken:]}"
+    return f"{before}<internal {match['name']}>"
+
+
 type Change = Callable[[str], str]
 TAKEN_OUT: Mapping[str, Change] = {
     "temporary-name": lambda text: TEMPORARY.sub("<temporary>", text),
-    "internal-name": lambda text: INTERNAL.sub(r"<internal \1>", text),
+    "internal-name": lambda text: INTERNAL.sub(_without_ids, text),
     "build-time": lambda text: TIME.sub("<time>", text),
     "compiler": lambda text: TOOL.sub("<tool>", text),
     "build-folder": lambda text: PATH.sub(_without_folder, text),
@@ -91,7 +112,7 @@ def texts_of(data: bytes) -> Counter[str]:
 
 def skeleton(data: bytes) -> bytes:
     """``data`` without texts, each run of zeros as one: equal for two that differ in texts and padding only."""
-    return re.sub(rb"\0+", b"\0", TEXT.sub(b"\0", data))
+    return ZEROS.sub(b"\0", TEXT.sub(b"\0", data))
 
 
 def plain(text: str) -> str:

@@ -55,21 +55,12 @@ class Comparison(Record, frozen=True, kw_only=True):
     archive: tuple[str, ...]
     """Causes that lie in the archive and not in its members."""
     members: tuple[MemberDifference, ...]
-
-    @property
-    def identical(self) -> bool:
-        """Whether the files are equal to the byte."""
-        return self.left_sha256 == self.right_sha256
-
-    @property
-    def causes(self) -> tuple[str, ...]:
-        """Every cause, each once."""
-        return tuple(sorted({*self.archive, *(cause for member in self.members for cause in member.causes)}))
-
-    @property
-    def reproduced(self) -> bool:
-        """Whether everything that differs is a circumstance of the build: no code, no data, nothing unexplained."""
-        return is_circumstance(self.causes)
+    identical: bool
+    """The files are equal to the byte."""
+    causes: tuple[str, ...]
+    """Every cause, each once."""
+    reproduced: bool
+    """Everything that differs is a circumstance of the build: no code, no data, nothing unexplained."""
 
 
 def compare_wheels(left: Path, right: Path) -> Comparison:
@@ -103,6 +94,7 @@ def _comparison(
     archive: tuple[str, ...] = (),
     members: tuple[MemberDifference, ...] = (),
 ) -> Comparison:
+    causes = tuple(sorted({*archive, *(cause for member in members for cause in member.causes)}))
     return Comparison(
         left=paths[0].name,
         right=paths[1].name,
@@ -111,6 +103,9 @@ def _comparison(
         equal=equal,
         archive=archive,
         members=members,
+        identical=sums[0] == sums[1],
+        causes=causes,
+        reproduced=is_circumstance(causes),
     )
 
 

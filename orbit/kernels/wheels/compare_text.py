@@ -63,10 +63,10 @@ def _member(member: MemberDifference, style: Style) -> Iterator[str]:
         yield f"  {cause}:"
         yield f"    - {visible(one)}"
         yield f"    + {visible(two)}"
-    for what in ("symbols", "paths"):
+    for what, word in (("symbols", "name"), ("paths", "path")):
         for mark, side in (("-", "left"), ("+", "right")):
             names = getattr(member.binary, f"{what}_{side}")
-            yield from (f"  {what[:-1]} {mark} {visible(name)}" for name in _some(names, style))
+            yield from (f"  {word} {mark} {visible(name)}" for name in _some(names, style))
     yield ""
 
 

@@ -18,7 +18,7 @@ from orbit.audit.files.texts import read_text
 from orbit.audit.installed.dists import read_dist
 from orbit.audit.installed.tree import read_tree
 from orbit.audit.known.policies import VERSION, above, load_policies, lowest_floor, number, promise_of
-from orbit.audit.rules.abi.foreign_extension import TAGGED
+from orbit.audit.rules.abi.foreign_extension import PLATFORMS, TAGGED, is_importable
 from orbit.audit.rules.abi.stable_abi import used_of
 from orbit.audit.rules.abi.wheel_tag import needs_of
 from orbit.errors import InputError
@@ -148,9 +148,12 @@ def _interpreter_claims(env: Environment) -> dict[str, str]:
             found["abi3"] = f"not abi3: {', '.join(symbols[:SHOWN])} not in the stable ABI of 3.{used.floor}"
     plain = {item.path for item in env.objects}
     for item in env.objects:
-        match = TAGGED.match(item.path.rpartition("/")[2])
-        stem = f"{item.path.rpartition('/')[0]}/{match['stem']}" if match else ""
-        if match and not {f"{stem}.abi3.so", f"{stem}.so"} & plain:
+        folder, _, name = item.path.rpartition("/")
+        match = TAGGED.match(name)
+        # one for another interpreter serves none of those that the wheel can be for: rule foreign-extension says so
+        if match is None or not is_importable(name, env.layout.python, PLATFORMS.get(item.machine, "")):
+            continue
+        if not {f"{folder}/{match['stem']}.abi3.so", f"{folder}/{match['stem']}.so"} & plain:
             found.setdefault("abi3", f"not abi3: {item.path} is for {match['abi']} only")
             found.setdefault("py3", f"not for every Python: {item.path} is for {match['abi']} only")
     return found

@@ -21,6 +21,9 @@ from orbit.kernels.wheels.causes import CAUSES, REAL, TAKEN_OUT, differing, expl
         ("_ZN36_GLOBAL__N__0eb26226_4_a_cu_d9cc662b1kEv", "_ZN36_GLOBAL__N__b7801470_4_a_cu_d9cc662b1kEv",
          "internal-name"),
         ("_INTERNAL_0eb26226_4_a_cu_d9cc662b_1234", "_INTERNAL_b7801470_4_a_cu_00000000_99", "internal-name"),
+        # in mangled names, with and without a process number: what follows it has its own length in front
+        ("_ZN4cuda3std3__453_GLOBAL__N__0b6b289f_20_causal_conv1d_bwd_cu_ce2123d16ignoreE",
+         "_ZN4cuda3std3__459_GLOBAL__N__00ba09c3_20_causal_conv1d_bwd_cu_d98a7a9c_179756ignoreE", "internal-name"),
         ("built Nov 30 2026", "built Dec  1 2026", "build-time"),
         ("2026-11-30T12:00:01Z", "2026-11-30T12:00:02Z", "build-time"),
         ("at 12:00:01", "at 12:00:02", "build-time"),
@@ -39,6 +42,7 @@ def test_each_circumstance(one: str, two: str, cause: str) -> None:
 @pytest.mark.parametrize(
     ("one", "two"),
     [("fast math", "precise math"), ("/tmp/a/x.cu", "/tmp/a/y.cu"), ("a/b", "a/c"), ("release 1", "release 2"),
+     ("_ZN36_GLOBAL__N__0eb26226_4_a_cu_d9cc662b1kEv", "_ZN36_GLOBAL__N__0eb26226_4_a_cu_d9cc662b1mEv"),
      ("_0eb26226_8_one_cu_d9cc662b", "_0eb26226_8_two_cu_d9cc662b"), ("12.5", "12.6")],
 )  # fmt: skip
 def test_other_texts_are_not_explained(one: str, two: str) -> None:
