@@ -13,14 +13,25 @@ from orbit_kernels._library import Image, KernelError, image
 
 if TYPE_CHECKING:
     from orbit_kernels.logprob import token_logprob, vocab_parallel_token_logprob
+    from orbit_kernels.rotation import block_rotation, cayley_neumann
 
 _MODULES = {
+    "block_rotation": "orbit_kernels.rotation",
+    "cayley_neumann": "orbit_kernels.rotation",
     "token_logprob": "orbit_kernels.logprob",
     "vocab_parallel_token_logprob": "orbit_kernels.logprob",
 }
 """Public name -> its module, which must not be called like one of the names: importing it would hide the name."""
 
-__all__ = ["Image", "KernelError", "image", "token_logprob", "vocab_parallel_token_logprob"]
+__all__ = [
+    "Image",
+    "KernelError",
+    "block_rotation",
+    "cayley_neumann",
+    "image",
+    "token_logprob",
+    "vocab_parallel_token_logprob",
+]
 
 
 def __getattr__(name: str) -> Any:
