@@ -30,6 +30,7 @@ KINDS = {
     "gpu-sgl-kernel": "orbit.smoke.kinds.gpu_kernels:check_sgl_kernel",
     "orbit-kernels-cpu": "orbit.smoke.kinds.gpu_orbit_kernels:check_token_logprob_cpu",
     "gpu-token-logprob": "orbit.smoke.kinds.gpu_orbit_kernels:check_token_logprob",
+    "gpu-block-rotation": "orbit.smoke.kinds.gpu_orbit_kernels:check_block_rotation",
     "gpu-triton": "orbit.smoke.kinds.gpu_triton:check_triton",
 }
 """Each kind's function as ``module:name``; its module is imported only in the process that runs the check."""

@@ -20,9 +20,7 @@ def check_token_logprob(parameters: Mapping[str, Any], context: Context) -> dict
     import orbit_kernels
     import torch
 
-    image, capability = orbit_kernels.image(0), torch.cuda.get_device_capability(0)
-    if image is None or image.binary_version != 10 * capability[0] + capability[1]:
-        raise CheckError(f"orbit-kernels has no machine code for capability {capability}: {image}")
+    code = _machine_code(orbit_kernels, torch)
     torch.manual_seed(numerics.SEED)
     tokens, vocab, temperature = 64, 20000, 0.8
     logits = numerics.bf16_random(torch, tokens, vocab, scale=3.0)
@@ -34,7 +32,7 @@ def check_token_logprob(parameters: Mapping[str, Any], context: Context) -> dict
     facts = _compare_scores(
         logits.double() / temperature, targets, found, gradient, grads=grads, temperature=temperature
     )
-    return {"summary": numerics.share_text(facts), "compared": facts, "code": f"sm_{image.binary_version}"}
+    return {"summary": numerics.share_text(facts), "compared": facts, "code": code}
 
 
 def _compare_scores(
@@ -64,6 +62,58 @@ def _compare_scores(
         "entropy": numerics.compare("entropy", found[1], entropy[:, 0], entropy_bound[:, 0]),
         "gradient": numerics.compare("gradient", gradient, exact, numerics.stored_bound(exact, before)),
     }
+
+
+def check_block_rotation(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Rotated activations and both gradients in bfloat16, by our kernels (blocks of 32 and 128) and torch's (256).
+
+    R is float32 and rounded to bfloat16 first. A result is a float32 sum over a block, stored once; the gradient of R a
+    float32 sum over the tokens, so sums in bfloat16 are switched off in torch.
+    """
+    del parameters, context
+    import orbit_kernels
+    import torch
+
+    code = _machine_code(orbit_kernels, torch)
+    torch.manual_seed(numerics.SEED)
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    facts: dict[str, dict[str, float]] = {}
+    for block in (32, 128, 256):
+        facts |= _rotate_and_compare(orbit_kernels, torch, block)
+    return {"summary": numerics.share_text(facts), "compared": facts, "code": code}
+
+
+def _rotate_and_compare(orbit_kernels: Any, torch: Any, block: int) -> dict[str, dict[str, float]]:
+    tokens, count = 1000, 768 // block
+    x, grad = (numerics.bf16_random(torch, tokens, count * block) for _ in range(2))
+    rotation = torch.randn(count, block, block).cuda()
+    leaves = x.clone().requires_grad_(), rotation.clone().requires_grad_()
+    found = orbit_kernels.block_rotation(*leaves)
+    gradients = torch.autograd.grad(found, leaves, grad)
+    rounded = rotation.bfloat16().double()
+    left, right = (each.double().view(tokens, count, block).transpose(0, 1) for each in (x, grad))
+    facts = {}
+    for name, got, a, b in (
+        ("rotated", found, left, rounded),
+        ("gradient", gradients[0], right, rounded.mT),
+        ("gradient of R", gradients[1], left.mT, right),
+    ):
+        exact, size = a @ b, a.abs() @ b.abs()
+        bound = numerics.sum_bound(size, a.shape[-1])
+        if got.ndim == 2:
+            exact, bound = (each.transpose(0, 1).reshape(got.shape) for each in (exact, bound))
+            bound = numerics.stored_bound(exact, bound)
+        label = f"{name}, b {block}"
+        facts[label] = numerics.compare(label, got, exact, bound)
+    return facts
+
+
+def _machine_code(orbit_kernels: Any, torch: Any) -> str:
+    """Architecture of the library's code on this device; raises unless it is exactly this device's."""
+    image, capability = orbit_kernels.image(0), torch.cuda.get_device_capability(0)
+    if image is None or image.binary_version != 10 * capability[0] + capability[1]:
+        raise CheckError(f"orbit-kernels has no machine code for capability {capability}: {image}")
+    return f"sm_{image.binary_version}"
 
 
 def check_token_logprob_cpu(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:

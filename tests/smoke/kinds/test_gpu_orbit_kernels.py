@@ -56,6 +56,28 @@ def test_other_machine_code_is_refused(package: Any, monkeypatch: pytest.MonkeyP
         gpu_orbit_kernels.check_token_logprob({}, Context())
 
 
+def test_block_rotation() -> None:
+    facts = gpu_orbit_kernels.check_block_rotation({}, Context())
+    assert len(facts["compared"]) == 9
+    assert all(values["share_of_bound"] < 1 for values in facts["compared"].values())
+
+
+@pytest.mark.parametrize("wrong", ["transposed", "one percent too large", "gradient in bfloat16"])
+def test_another_rotation_is_seen(package: Any, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    right = package.block_rotation
+
+    def off(x: Any, rotation: Any) -> Any:
+        if wrong == "transposed":
+            return right(x, rotation.mT)
+        if wrong == "one percent too large":
+            return right(x, rotation) * 1.01
+        return right(x, rotation.bfloat16())
+
+    monkeypatch.setattr(package, "block_rotation", off)
+    with pytest.raises(CheckError, match="more than rounding explains"):
+        gpu_orbit_kernels.check_block_rotation({}, Context())
+
+
 def test_the_cpu_implementation(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_orbit_kernels.check_token_logprob_cpu({}, Context())["values"][2:] == pytest.approx([0.75, -0.75])
     right = package.token_logprob
