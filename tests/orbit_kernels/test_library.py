@@ -22,9 +22,8 @@ BASE = {"orbit_kernels_abi", "orbit_kernels_error"}
 
 
 @pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def package() -> ModuleType:
     """The package from the source tree."""
-    monkeypatch.syspath_prepend(SOURCE)
     return importlib.import_module("orbit_kernels")
 
 
@@ -75,6 +74,16 @@ def test_the_abi_number_is_one_number(package: ModuleType) -> None:
     found = re.search(r"orbit_kernels_abi\(\) \{ return (\d+); \}", text)
     assert found is not None
     assert int(found[1]) == package._library.ABI
+
+
+def test_python_counts_segments_like_the_forward_kernel() -> None:
+    text = (SOURCE / "csrc" / "token_logprob.cu").read_text()
+    threads, vectors = (
+        int(re.findall(rf"#define ORBIT_LOGPROB_{word} (\d+)", text)[0]) for word in ("THREADS", "VECTORS")
+    )
+    python = (SOURCE / "orbit_kernels" / "_logprob_ops.py").read_text()
+    assert f"\nSEGMENT_BYTES = {threads} * {vectors} * 16\n" in python
+    assert "kVectorBytes = 16;" in text
 
 
 def test_the_recipe_builds_every_source() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import types
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from orbit_kernels import token_logprob, vocab_parallel_token_logprob  # noqa: E402
+from orbit_kernels import _logprob_ops, token_logprob, vocab_parallel_token_logprob  # noqa: E402
 
 from tests.orbit_kernels.test_partials import naive  # noqa: E402
 
@@ -126,6 +127,19 @@ def test_a_leaf_is_not_overwritten() -> None:
         vocab_parallel_token_logprob(logits, targets, torch.stack, vocab_start=0, vocab_total=19, inplace_backward=True)
     with torch.no_grad():
         token_logprob(logits.detach(), targets, inplace_backward=True)
+
+
+def test_without_machine_code_for_the_gpu_it_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = types.SimpleNamespace(device=types.SimpleNamespace(index=0), dtype=torch.bfloat16, shape=(1, 1))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Some GPU")
+    monkeypatch.setattr(_logprob_ops._library, "image", lambda _index: None)
+    with pytest.warns(RuntimeWarning, match="no machine code for Some GPU"):
+        assert not _logprob_ops._has_kernels(gpu)
+    monkeypatch.setattr(_logprob_ops._library, "image", lambda _index: _logprob_ops._library.Image(90, 90))
+    assert _logprob_ops._has_kernels(gpu)
+    gpu.dtype = torch.float64
+    with pytest.raises(ValueError, match="expected bfloat16, float16 or float32 on CUDA"):
+        _logprob_ops._has_kernels(gpu)
 
 
 def test_second_derivatives_are_refused() -> None:
