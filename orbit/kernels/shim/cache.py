@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .config import Config
 
 MAGIC = b"orbit-unit-1 "
-"""With the format's number: another format is no entry."""
+"""With the format's number: another format is no entry. To be raised when what is kept of a step, or how texts are
+cleaned, changes: the fronts' own hash is no part of a step's key, or each change of theirs would cost core-hours."""
 LEVEL = 1
 """zlib's: text shrinks to a tenth of its size in a few milliseconds per megabyte."""
 TOUCH_S = 3600.0
