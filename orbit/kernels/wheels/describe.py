@@ -150,6 +150,14 @@ def describe_wheel(
     return _description(path, env, policy, libraries, rows, skipped=tuple(_skipped(kernels, sass, nvdisasm)))
 
 
+def judge_wheel(path: Path, profile: Profile, progress: Progress) -> tuple[Finding, ...]:
+    """What the audit's rules about single wheels (:data:`JUDGED`) say of the wheel at ``path``.
+
+    Raises :class:`InputError` for a file that is no wheel.
+    """
+    return evaluate(read_wheels([path], profile, progress), load_policy(profile), [RULES[name] for name in JUDGED])
+
+
 def _description(
     path: Path,
     env: Environment,

@@ -17,7 +17,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orbit.audit.binary.dynamic import Dynamic, read_dynamic, read_exports
@@ -48,6 +48,8 @@ class RunPath:
     result: tuple[str, ...]
     """All entries it has now, in order."""
     grown_bytes: int
+    unclear: tuple[str, ...] = ()
+    """Needed libraries that several folders have and no entry names: none was added for them."""
 
 
 def libraries_of(site: Path) -> dict[str, tuple[str, ...]]:
@@ -80,13 +82,15 @@ def plan_run_path(
     kept = list(dict.fromkeys(entry for entry in entries if ORIGIN.match(entry)))
     reached = {posixpath.normpath(ORIGIN.sub(folder or ".", entry)) for entry in kept}
     wanted: set[str] = set()
+    unclear = []
     for soname in dynamic.needed:
         folders = [where or "." for where in own.get(soname, ()) or others.get(soname, ())]
-        if len(folders) == 1 and not reached & set(folders):
-            wanted.add(folders[0])
+        if folders and not reached & set(folders):
+            wanted.update(folders if len(folders) == 1 else ())
+            unclear += [soname] if len(folders) > 1 else []
     added = tuple(_entry(folder, where) for where in sorted(wanted))
     removed = tuple(entry for entry in entries if not ORIGIN.match(entry))
-    return RunPath(file, removed, added, (*kept, *added), 0)
+    return RunPath(file, removed, added, (*kept, *added), 0, tuple(unclear))
 
 
 def _entry(folder: str, where: str) -> str:
@@ -136,7 +140,7 @@ def _apply(folder: Path, plan: RunPath) -> RunPath:
             f"{plan.file}: patchelf changed more than its run path: {'; '.join(problems)}",
             fix="report it to patchelf with the file; until then link it with the right -rpath instead",
         )
-    return RunPath(plan.file, plan.removed, plan.added, plan.result, grown)
+    return replace(plan, grown_bytes=grown)
 
 
 def harm(before: Path, after: Path, runpath: Sequence[str]) -> tuple[str, ...]:

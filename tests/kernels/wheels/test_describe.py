@@ -13,7 +13,7 @@ from orbit.core.files import sha256_file
 from orbit.errors import InputError
 from orbit.kernels.manifest import Binary, BuildManifest, Unit
 from orbit.kernels.wheels.archive import write_wheel
-from orbit.kernels.wheels.describe import Description, describe_wheel
+from orbit.kernels.wheels.describe import Description, describe_wheel, judge_wheel
 from orbit.kernels.wheels.describe_text import render_description
 from orbit.profile.model import load_profile
 from tests.kernels.test_manifest import manifest
@@ -108,6 +108,7 @@ def test_what_is_not_honest_is_said(tmp_path: Path, name: str, rule: str) -> Non
     found = describe(wheel(tmp_path, BOTH, name=name, tag=tag))
     assert rule in {item.rule for item in found.findings}
     assert rule in render_description(found)
+    assert judge_wheel(tmp_path / name, load_profile("probe"), Silent()) == found.findings
 
 
 def unit(*archs: str, status: int = 0) -> Unit:

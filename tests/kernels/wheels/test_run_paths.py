@@ -15,6 +15,7 @@ from orbit.audit.models.loader import loader_of
 from orbit.errors import CheckFailed
 from orbit.kernels.wheels import run_paths
 from orbit.kernels.wheels.run_paths import harm, libraries_of, misaligned, plan_run_path, set_run_paths
+from tests.audit.real import site_packages
 from tests.audit.support import make_policy, read
 from tests.kernels.wheels.support import compiled, lay_out
 from tests.writers.elf import write_elf
@@ -63,6 +64,7 @@ def test_the_plan(file: str, facts: Dynamic, result: tuple[str, ...]) -> None:
     plan = plan_run_path(file, facts, {"libmine.so": ("pkg",), "libtop.so": ("",)}, SITE)
     assert plan.result == result
     assert set(plan.result) - set(facts.runpath or facts.rpath) == set(plan.added)
+    assert plan.unclear == (("libtwo.so",) if "libtwo.so" in facts.needed and not facts.runpath else ())
 
 
 def test_what_the_build_environment_has(tmp_path: Path) -> None:
@@ -133,6 +135,31 @@ def test_the_real_loader_finds_them_too(site: Path, tmp_path: Path) -> None:
     program = f"import ctypes; print(ctypes.CDLL({str(installed / 'thing/_c.so')!r}).total())"
     done = subprocess.run(["python3", "-I", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["x", "6"] or done.stdout.split() == ["6", "x"]
+
+
+@pytest.mark.integration
+def test_libraries_of_the_lock_are_found(tmp_path: Path) -> None:
+    """Every library of torch and CUDA that kernels are linked with, found by the real loader beside the real wheels."""
+    real = site_packages()
+    folders = libraries_of(real)
+    wanted = ["libc10.so", "libtorch_cpu.so", "libcudart.so.13", "libcublas.so.13", "libcudnn.so.9", "libnccl.so.2"]
+    wanted += ["libnvshmem_host.so.3", "libcufile.so.0", "libcusparseLt.so.0"]
+    missing = [name for name in wanted if name not in folders]
+    if missing:
+        pytest.skip(f"ORBIT_TEST_ENV has no {missing[0]}")
+    assert [name for name in wanted if len(folders[name]) != 1] == []
+    links = [f"{real / folders[name][0]}/{name}" for name in wanted]
+    compiled(tmp_path / "tree/thing/sub", "int f;", "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", *links)
+    (done,) = set_run_paths(tmp_path / "tree", real)
+    assert len(done.added) == 6
+    site = tmp_path / "site-packages"
+    shutil.copytree(tmp_path / "tree/thing", site / "thing")
+    for name in ("nvidia", "torch", "cusparselt"):
+        if (real / name).exists():
+            (site / name).symlink_to(real / name)
+    done_ = subprocess.run(["ldd", site / "thing/sub/a.so"], capture_output=True, text=True, check=True)
+    found = {line.split()[0]: line.split("=>")[1].split()[0] for line in done_.stdout.splitlines() if "=>" in line}
+    assert {name for name in wanted if not found[name].startswith(str(site))} == set()
 
 
 def test_the_same_input_gives_the_same_bytes_and_grows_little(site: Path, tmp_path: Path) -> None:
