@@ -26,7 +26,7 @@ from orbit.kernels.finish import finish
 from orbit.kernels.fronts import Settings
 from orbit.kernels.gc import UNITS
 from orbit.kernels.jobs.costs import package_cost, save_cost
-from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remember
+from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remembering
 from orbit.kernels.jobs.machine import memory_total_bytes, usable_cores
 from orbit.kernels.jobs.policy import GIB, Limits, inflight, machine_limits, packages_at_once
 from orbit.kernels.jobs.progress import reported
@@ -275,7 +275,6 @@ def _space(item: Item, yard: _Yard, settings: Settings) -> Iterator[Bench]:
     got = obtain(recipe, item.source, yard.store, yard.root, yard.progress)
     environment = build_environment(recipe.group, yard.lock, yard.store, yard.progress).path / "env"
     space = Workspace(yard.store.scratch(f"build-{recipe.name}"), _log(item, yard))
-    began = time.monotonic()
     try:
         space.prepare(environment, item.pairs, settings)
         project = unpack(got, space.source)
@@ -283,14 +282,12 @@ def _space(item: Item, yard: _Yard, settings: Settings) -> Iterator[Bench]:
             f"{recipe.name} {item.source.version}: building for {', '.join(real for _, real in item.pairs)}, "
             f"log: {space.log}"
         )
+        began = time.monotonic()
         with _registered(item, yard, space):
             yield Bench(item, space, project, settings.inflight)
+        took, lines = time.monotonic() - began, yard.server.lines(recipe.name)
+        save_cost(yard.store.root, package_cost(recipe.name, lines, wall_s=took, cores=yard.limits.cores))
     finally:
-        lines = yard.server.lines(recipe.name)
-        if lines:
-            remember(yard.store.root, recipe.name, lines)
-            took = time.monotonic() - began
-            save_cost(yard.store.root, package_cost(recipe.name, lines, wall_s=took, cores=yard.limits.cores))
         remove_tree(space.root)
 
 
@@ -300,7 +297,10 @@ def _registered(item: Item, yard: _Yard, space: Workspace) -> Iterator[None]:
     units = max(1, recipe.device_units + recipe.host_units)
     default = fallback(recipe.memory_gib, recipe.core_hours, units, len(item.pairs))
     estimator = Estimator(load_known(yard.store.root, recipe.name), default)
-    with yard.server.build(estimator, lambda: ninja_count(space.log)):
+    with (
+        remembering(yard.store.root, recipe.name, lambda: yard.server.lines(recipe.name)),
+        yard.server.build(estimator, lambda: ninja_count(space.log)),
+    ):
         yield
 
 

@@ -49,6 +49,13 @@ def test_a_source_that_names_no_backend_ends_with_an_error(tmp_path: Path) -> No
     assert b"build-backend" in done.stderr
 
 
-def test_both_programs_are_python() -> None:
-    for program in (SETUPTOOLS, PYPROJECT):
-        compile(program, "program", "exec")
+def test_a_setup_py_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("NAME = 'thing'")
+    (tmp_path / "setup.py").write_text("from beside import NAME\nraise SystemExit(f'found {NAME}')\n")
+    argv = [sys.executable, "-B", "-c", SETUPTOOLS, str(tmp_path)]
+    done = subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, env={"PYTHONPATH": setuptools_folder()})
+    assert b"found thing" in done.stderr
+
+
+def setuptools_folder() -> str:
+    return str(Path(pytest.importorskip("setuptools").__file__).parent.parent)

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from orbit.cli import add_json_option, add_profile_option, add_tier_option, print_json
-from orbit.errors import ExitCode
+from orbit.errors import ExitCode, MissingError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,16 @@ def run(args: argparse.Namespace) -> int:
             done = export_sources(profile, root, store, args.export, Console(), tier=args.kernels)
         if args.json:
             print_json(done)
+        else:
+            for file in done.files:
+                print(f"{file.file}  {file.size / 2**20:.1f} MiB{'  (was there)' if file.reused else ''}")
+        if done.missing:
+            raise MissingError(
+                "\n".join(
+                    [f"{args.export}: not complete", *(f"  {each.what}: {each.reason}" for each in done.missing)]
+                ),
+                fix="get these where there is a network, put them there, and run the same command again",
+            )
         return ExitCode.OK
     found = survey(profile, root, store, tier=args.kernels)
     if args.json:
