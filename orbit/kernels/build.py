@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree
 from orbit.core.findings import Skipped
@@ -166,9 +168,10 @@ def compile_part(
 
 def rebuild(item: Item, profile: Profile, root: Path, store: Store, *, folder: Path, progress: Progress) -> Path:
     """Build a recipe again in another folder and without any cache, into ``folder``; the wheel's path."""
-    plan = Plan(profile=profile.name, items=(item,), checks=(), skipped=())
+    anew = msgspec.structs.replace(item, cached="")
+    plan = Plan(profile=profile.name, items=(anew,), checks=(), skipped=())
     with _yard(plan, profile, root, store, progress=progress, limit=Limit()) as yard:
-        outputs = _build(item, yard, folder, cache=False)
+        outputs = _build(anew, yard, folder, cache=False)
     return folder / str(outputs["wheel"])
 
 
@@ -236,7 +239,7 @@ def _check_job(check: Check, yard: _Yard) -> Job[BuiltWheel | VerifiedWheel]:
 def _build(item: Item, yard: _Yard, folder: Path, *, cache: bool) -> dict[str, Any]:
     with _space(item, yard, _settings(item, yard, cache=cache)) as bench:
         tree = build_files(bench)
-        manifest = finish(item, bench.space, tree, folder)
+        manifest = finish(item, bench.space, tree, folder, profile=yard.profile)
         shutil.copyfile(bench.space.log, folder / "build.log")
         if bench.space.units.exists():
             shutil.copyfile(bench.space.units, folder / bench.space.units.name)

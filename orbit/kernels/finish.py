@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orbit.audit.binary.fatbin import read_containers
+from orbit.core.console import Silent
 from orbit.core.files import sha256_file
 from orbit.core.findings import Finding, Severity
 from orbit.core.proc import run
@@ -20,25 +21,33 @@ from orbit.kernels.plan import MANIFEST, Item
 from orbit.kernels.symbols import wheel_symbols
 from orbit.kernels.wheels.archive import elf_names, file_names, write_wheel
 from orbit.kernels.wheels.contents import disorders, leaks, missing_artifacts, version_of
+from orbit.kernels.wheels.describe import judge_wheel
 from orbit.kernels.wheels.run_paths import RunPath, set_run_paths
 from orbit.kernels.wheels.tags import facts_of, glibc_need, retag, wheel_name
 from orbit.kernels.workspace import Workspace
+from orbit.profile.model import Profile
 
 PYTHON = sys.version_info[:2]
 
 
-def finish(item: Item, space: Workspace, tree: Path, folder: Path) -> BuildManifest:
+def finish(item: Item, space: Workspace, tree: Path, folder: Path, *, profile: Profile) -> BuildManifest:
     """Make the wheel of ``tree`` and its manifest in ``folder``.
 
     Raises :class:`CheckFailed` when requested, compiled and found architectures differ, when something that the recipe
-    asserts is missing, or when the wheel holds what it must not.
+    asserts is missing, when the wheel holds what it must not, or when a rule of the audit about single wheels fails.
     """
     run_paths = set_run_paths(tree, space.env / SITE)
     retag(tree, PYTHON)
     name = wheel_name(tree)
     write_wheel(folder / name, tree)
     manifest = _manifest(item, space, tree, run_paths, folder / name)
-    findings = (*manifests.check(manifest, item.recipe), *_contents(item, space, tree, manifest), *disorders(tree))
+    dump_json(folder / MANIFEST, manifest)
+    findings = (
+        *manifests.check(manifest, item.recipe),
+        *_contents(item, space, tree, manifest),
+        *disorders(tree),
+        *judge_wheel(folder / name, profile, Silent()),
+    )
     if any(finding.fatal for finding in findings):
         raise CheckFailed(
             "\n".join(
@@ -47,7 +56,6 @@ def finish(item: Item, space: Workspace, tree: Path, folder: Path) -> BuildManif
             ),
             fix=next(finding.fix for finding in findings if finding.fatal),
         )
-    dump_json(folder / MANIFEST, manifest)
     return manifest
 
 
