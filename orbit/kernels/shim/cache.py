@@ -19,7 +19,7 @@ from .log import append
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from .config import Config
 
@@ -47,11 +47,6 @@ class Entry:
 
 def key_of(*parts: bytes | str) -> str:
     """sha256 of parts, each with its length in front: ``("ab", "c")`` and ``("a", "bc")`` differ."""
-    return key_of_all(parts)
-
-
-def key_of_all(parts: Iterable[bytes | str]) -> str:
-    """The same for parts that come one after another."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part

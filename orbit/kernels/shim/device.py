@@ -8,12 +8,11 @@ functions from the source's absolute path and a process number, both write absol
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import re
 
-from .cache import key_of_all
+from .cache import key_of
 from .measure import execute
 from .parts import archs_of, empty_module, has_whole, is_ours
 from .places import PROBE, clean_file, clean_text, inside, real_tool, short, unit_name, write_beside
@@ -165,16 +164,14 @@ def normalised(arguments: Sequence[str], config: Config) -> list[str]:
 def _key(tool: str, arguments: Sequence[str], inputs: Sequence[str], config: Config) -> str:
     """Hash of everything a step depends on: the program, its arguments, its inputs, its place in the build.
 
-    Cleans the inputs in place. PTX can have a hundred megabytes: one text at a time is in memory, and none afterwards.
+    Cleans the inputs in place.
     """
-    texts = (clean_file(path, config) for path in inputs if path)
+    digests = [clean_file(path, config) for path in inputs if path]
     identity = config["identities"].get(tool, "")
     if not identity or any("-trace" in argument or "options-file" in argument for argument in arguments):
-        for _ in texts:
-            continue
         return ""
     words = json.dumps(normalised(arguments, config))
-    return key_of_all(itertools.chain((tool, identity, inside(".", config), words), texts))
+    return key_of(tool, identity, inside(".", config), words, *digests)
 
 
 def _source(path: str, config: Config) -> str:

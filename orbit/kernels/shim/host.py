@@ -7,6 +7,7 @@ source and the command line when the settings name the wheel it is for.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from .cache import key_of
 from .host_arguments import HostCall
 from .log import append
 from .macros import defines
-from .measure import NOTHING, become, execute
+from .measure import NOTHING, become, execute, stream
 from .objects import fetch_object, keep_object, object_key
 from .parts import archs_of, has_whole, is_ours
 from .places import PROBE, clean, clean_text, inside, real_tool, unit_name
@@ -97,11 +98,21 @@ def _key(tool: str, real: str, call: HostCall, config: Config) -> str:
     identity = config["identities"].get(tool)
     if not identity or not (config["units"] or config["shared"]):
         return ""
-    made = execute([real, *call.text_arguments()], capture=True)
-    if made.status or b".incbin" in made.out:
+    digest = hashlib.sha256()
+    rest = b""
+    unseen = False
+
+    def take(piece: bytes) -> None:
+        nonlocal rest, unseen
+        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        unseen = unseen or b".incbin" in whole
+        digest.update(clean(whole + newline, config))
+
+    if stream([real, *call.text_arguments()], take) or unseen or b".incbin" in rest:
         return ""
+    digest.update(clean(rest, config))
     words = json.dumps([clean_text(word, config) for word in call.key_arguments()])
-    return key_of("host", tool, identity, inside(".", config), words, clean(made.out, config))
+    return key_of("host", tool, identity, inside(".", config), words, digest.hexdigest())
 
 
 def _text_is_needed(output: str, source: str, config: Config) -> bool:

@@ -8,7 +8,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
 
@@ -44,15 +44,12 @@ NOTHING = Result(0, out=b"", err=b"")
 """What a step costs that did not run."""
 
 
-def execute(
-    argv: Sequence[str], *, env: Mapping[str, str] | None = None, capture: bool = False, out: bool = False
-) -> Result:
-    """Run a program to its end. ``capture`` keeps both streams, ``out`` standard output only; else they are ours.
+def execute(argv: Sequence[str], *, env: Mapping[str, str] | None = None, capture: bool = False) -> Result:
+    """Run a program to its end. ``capture`` keeps both streams; else they are ours.
 
     A program that is not there ends with status 127, as in a shell.
     """
-    caught = [os.memfd_create(f"orbit-{name}") if wanted else -1 for name, wanted in
-              (("out", capture or out), ("err", capture))]  # fmt: skip
+    caught = [os.memfd_create(f"orbit-{name}") if capture else -1 for name in ("out", "err")]
     actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(caught, 1) if handle >= 0]
     began = time.monotonic()
     try:
@@ -87,6 +84,26 @@ def _read(handle: int) -> bytes:
         pieces.append(piece)
         at += len(piece)
     return b"".join(pieces)
+
+
+def stream(argv: Sequence[str], consume: Callable[[bytes], None]) -> int:
+    """Run a program, hand over what it writes piece by piece, drop what it complains about; its status."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    actions = [
+        (os.POSIX_SPAWN_DUP2, write, 1),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    try:
+        child = os.posix_spawn(argv[0], list(argv), os.environ, file_actions=actions)
+        os.close(write)
+        write = -1
+        while piece := os.read(read, 1 << 20):
+            consume(piece)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        for handle in (read, write):
+            if handle >= 0:
+                os.close(handle)
 
 
 def become(argv: Sequence[str], env: Mapping[str, str] | None = None) -> NoReturn:

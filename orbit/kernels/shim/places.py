@@ -3,11 +3,14 @@ everywhere."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from .config import Config
 
 CONFIG_NAME = "orbit-shim.json"
@@ -16,6 +19,7 @@ SOURCE = "src/"
 """The package's sources, below the build's folder."""
 PROBE = "probe"
 """What a unit is called that is no part of the package."""
+PIECE_BYTES = 1 << 22
 TEMPORARY = re.compile(r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 """nvcc's names of temporary files without ``--keep``: process and counter in front of the real name."""
 
@@ -61,14 +65,34 @@ def clean_text(text: str, config: Config) -> str:
     return text.replace(config["root"], ".")
 
 
-def clean_file(path: str, config: Config) -> bytes:
-    """Clean a file in place; its content. It is written only when something changed."""
+def clean_lines(pieces: Iterable[bytes], config: Config) -> Iterator[bytes]:
+    """The same for a text that comes in pieces: texts of hundreds of megabytes are never in memory as a whole."""
+    rest = b""
+    for piece in pieces:
+        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        yield clean(whole + newline, config)
+    yield clean(rest, config)
+
+
+def clean_file(path: str, config: Config) -> str:
+    """Clean a text file in place; sha256 of what it is now. It is written only when something changed."""
+    before, after = hashlib.sha256(), hashlib.sha256()
+    for piece in clean_lines(_pieces(path, before), config):
+        after.update(piece)
+    if before.digest() != after.digest():
+        beside = f"{path}.{os.getpid()}.tmp"
+        with open(beside, "wb") as file:
+            file.writelines(clean_lines(_pieces(path), config))
+        os.replace(beside, path)
+    return after.hexdigest()
+
+
+def _pieces(path: str, digest: hashlib._Hash | None = None) -> Iterator[bytes]:
     with open(path, "rb") as file:
-        data = file.read()
-    changed = clean(data, config)
-    if changed != data:
-        write_beside(path, changed)
-    return changed
+        while piece := file.read(PIECE_BYTES):
+            if digest:
+                digest.update(piece)
+            yield piece
 
 
 def hide(data: bytes, config: Config) -> bytes:

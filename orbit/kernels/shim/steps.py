@@ -117,8 +117,8 @@ def _keep(step: Step, config: Config, cache: UnitCache, key: str, result: Result
         if not os.path.isfile(path):
             continue
         if step.texts:
-            files[role] = clean_file(path, config)
-        elif key:
+            clean_file(path, config)
+        if key:
             with open(path, "rb") as file:
                 files[role] = file.read()
     return cache.put("step", key, files, result.numbers()) if key else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from orbit.kernels.shim.device import normalised, values
 from orbit.kernels.shim.measure import execute
-from orbit.kernels.shim.places import hide, reveal
+from orbit.kernels.shim.places import clean, clean_file, clean_lines, hide, reveal
 from orbit.kernels.shim.steps import NOT_ADMITTED, STATE, UNIT
 from tests.kernels.shim.farm import call, calls, configure, job_server, lines, make_farm, settings
 
@@ -234,6 +235,27 @@ def test_values_of_flags() -> None:
         "--gpu-name": "sm_90a",
         "-m64": "y",
     }
+
+
+@given(st.lists(st.sampled_from([b"/b/", b"/", b"b", b"\n", b"x /b/src/a.h", b"/b"]), max_size=12), st.integers(1, 9))
+def test_a_text_in_pieces_is_cleaned_as_a_whole(words: list[bytes], size: int) -> None:
+    config = settings(Path("/b"))
+    text = b"".join(words)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    assert b"".join(clean_lines(pieces, config)) == clean(text, config)
+
+
+def test_a_file_is_cleaned_in_place_and_only_when_needed(tmp_path: Path) -> None:
+    config = settings(Path("/b"))
+    file = tmp_path / "a.ptx"
+    file.write_bytes(b'.file 1 "/b/src/a.cu"\n')
+    digest = clean_file(str(file), config)
+    assert file.read_bytes() == b'.file 1 "src/a.cu"\n'
+    assert digest == hashlib.sha256(file.read_bytes()).hexdigest()
+    before = file.stat()
+    assert clean_file(str(file), config) == digest
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ptx"]
 
 
 def test_folders_are_hidden_and_come_back() -> None:
