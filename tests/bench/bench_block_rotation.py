@@ -19,6 +19,7 @@ import argparse
 import importlib
 import itertools
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from typing import Any
 from tests.gpu.block_rotation_truth import add_source_options, load
 
 BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
-SHAPES = ((8192, 4096), (8192, 8192), (8192, 11008), (512, 4096), (1, 4096))
+SHAPES = ((8192, 4096), (8192, 8192), (8192, 11008), (2048, 4096), (1024, 4096), (512, 4096), (1, 4096))
 COMPILED = (32, 128, 512)
 """Block sizes for torch.compile, which takes seconds for each."""
 REPLAYS = 15
@@ -117,6 +118,14 @@ def backward_calls(function: Callable[..., Any], sets: list[tuple[Any, Any, Any]
     return made
 
 
+def kernel_calls(module: Any, task: str, block: int, sets: list[tuple[Any, Any, Any]]) -> list[Callable[[], Any]]:
+    """Calls of our kernel also where the module would choose torch.bmm."""
+    program = module.KERNELS[task, module.size_class(block)]
+    if task == "rotate":
+        return [lambda s=s: module._rotate_kernel(program, s[0], s[2], False) for s in sets]
+    return [lambda s=s: module._backward_kernel(program, s[1], s[0], s[2], block) for s in sets]
+
+
 def measure(module: Any, tokens: int, width: int, block: int, compiled: bool) -> dict[str, float]:
     """All times of one shape in microseconds."""
     import torch
@@ -131,6 +140,8 @@ def measure(module: Any, tokens: int, width: int, block: int, compiled: bool) ->
         "backward": graph_us(backward_calls(module.block_rotation, sets)),
         "forward einsum": graph_us([lambda s=s: einsum(s[0], s[2]) for s in sets]),
         "backward einsum": graph_us(backward_calls(einsum, sets)),
+        "backward kernel": graph_us(kernel_calls(module, "grads", block, sets)) if block <= 128 else math.nan,
+        "forward kernel": graph_us(kernel_calls(module, "rotate", block, sets)) if block <= 128 else math.nan,
         "forward matmul": graph_us([lambda s=s: module._rotate_matmul(s[0], s[2], False) for s in sets]),
         "grad rotation": graph_us([lambda s=s: module._grad_rotation_cuda(s[1], s[0], block, False) for s in sets]),
         "grad rotation matmul": graph_us([lambda s=s: module._grad_rotation_matmul(s[1], s[0], block) for s in sets]),
@@ -174,7 +185,7 @@ def time_program(module: Any, task: str, block: int, program: Any, sets: list[tu
 def sweep(module: Any, rate: float) -> None:
     """Print the fastest programs of each task and size."""
     tasks = [(task, block) for task in ("rotate", "grads", "grad_rotation") for block in (16, 64, 128)]
-    for tokens, width in SHAPES[:4]:
+    for tokens, width in (*SHAPES[:3], (512, 4096)):
         for task, block in tasks:
             size = module.size_class(block)
             if (task, size) not in module.KERNELS or width % block != 0:

@@ -11,7 +11,8 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from orbit_kernels import rotation  # noqa: E402
-from orbit_kernels.rotation import MATMUL, Program, best_shares, block_rotation, cayley_neumann, choose  # noqa: E402
+from orbit_kernels.oft import cayley_neumann  # noqa: E402
+from orbit_kernels.rotation import MATMUL, Program, best_shares, block_rotation, choose  # noqa: E402
 
 OPS = torch.ops.orbit_kernels
 
@@ -165,8 +166,8 @@ def test_types_that_do_not_fit() -> None:
 
 
 def test_kernels_are_for_16_bit_blocks_up_to_128() -> None:
-    def chosen(block: int, dtype: Any = torch.bfloat16, *, has_code: bool = True, tokens: int = 8192) -> Program:
-        return choose("grads", block, dtype, tokens=tokens, has_code=has_code)
+    def chosen(block: int, dtype: Any = torch.bfloat16, task: Any = "grads", **facts: Any) -> Program:
+        return choose(task, block, dtype, **{"values": 1 << 26, "has_code": True, **facts})
 
     assert {block: chosen(block).name for block in (4, 8, 16, 32, 48, 64, 128, 256, 512, 1024)} == {
         4: "matmul", 8: "kernel", 16: "kernel", 32: "kernel", 48: "matmul", 64: "kernel", 128: "kernel",
@@ -174,6 +175,16 @@ def test_kernels_are_for_16_bit_blocks_up_to_128() -> None:
     }  # fmt: skip
     assert chosen(64, torch.float16).name == "kernel"
     assert chosen(64, torch.float32) is chosen(64, has_code=False) is MATMUL
+    # the gradient of R alone: torch is faster from 64 on
+    assert [chosen(block, task="grad_rotation").name for block in (16, 32, 64)] == ["kernel", "kernel", "matmul"]
+
+
+def test_little_work_is_not_worth_a_kernel() -> None:
+    # 1024 tokens of 4096 features
+    assert choose("rotate", 16, torch.bfloat16, values=1 << 22, has_code=True).name == "kernel"
+    assert choose("rotate", 128, torch.bfloat16, values=1 << 22, has_code=True) is MATMUL
+    sizes = {task: list(fewest) for task, fewest in rotation.FEWEST_VALUES.items()}
+    assert all((task, rotation.size_class(block)) in rotation.KERNELS for task in sizes for block in sizes[task])
 
 
 @pytest.mark.parametrize("program", rotation.KERNELS.items())
@@ -238,6 +249,17 @@ def test_it_is_the_series_term_by_term() -> None:
         torch.testing.assert_close(r[index], series)
 
 
+def test_how_far_from_orthogonal() -> None:
+    # R = (I + Q)^2 (I + Q^2), so R R^T = (I - Q^4)^2
+    r, identity = cayley_neumann(0.2 * random(2, 15), 6), torch.eye(6, dtype=torch.float64)
+    q = torch.zeros(2, 6, 6, dtype=torch.float64)
+    rows, columns = torch.triu_indices(6, 6, 1)
+    q[:, rows, columns] = 0.2 * random(2, 15)
+    q = q - q.mT
+    off = identity - torch.linalg.matrix_power(q, 4)
+    torch.testing.assert_close(r @ r.mT, off @ off)
+
+
 def test_orthogonality_shrinks_with_the_fourth_power() -> None:
     values = random(1, 28)
     values /= values.norm()
@@ -248,7 +270,6 @@ def test_orthogonality_shrinks_with_the_fourth_power() -> None:
 
     errors = [error(2.0**-n) for n in range(2, 7)]
     assert all(later < earlier for earlier, later in itertools.pairwise(errors))
-    # (I + E)(I + E)^T with R = cayley - 2 Q^5 ... + -Q^4: the leading term is of order 4
     assert math.log2(errors[-2] / errors[-1]) == pytest.approx(4, abs=0.1)
 
 
@@ -276,8 +297,8 @@ def test_parameters_become_float32_rotations(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("values", "size", "says"),
     [
-        ((3, 5), 4, r"oft_r: torch\.float64 \[3, 5\] on cpu, expected \[n, 6\] for block_size 4"),
-        ((6,), 4, r"expected \[n, 6\]"),
+        ((3, 5), 4, r"oft_r: torch\.float64 \[3, 5\], expected floating point \[n, 6\] for block_size 4"),
+        ((6,), 4, r"floating point \[n, 6\]"),
         ((3, 0), 0, r"for block_size 0"),
     ],
 )

@@ -13,11 +13,12 @@ from orbit_kernels._library import Image, KernelError, image
 
 if TYPE_CHECKING:
     from orbit_kernels.logprob import token_logprob, vocab_parallel_token_logprob
-    from orbit_kernels.rotation import block_rotation, cayley_neumann
+    from orbit_kernels.oft import cayley_neumann
+    from orbit_kernels.rotation import block_rotation
 
 _MODULES = {
     "block_rotation": "orbit_kernels.rotation",
-    "cayley_neumann": "orbit_kernels.rotation",
+    "cayley_neumann": "orbit_kernels.oft",
     "token_logprob": "orbit_kernels.logprob",
     "vocab_parallel_token_logprob": "orbit_kernels.logprob",
 }

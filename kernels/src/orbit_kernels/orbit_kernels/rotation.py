@@ -1,7 +1,7 @@
-"""Block-diagonal rotation of activations (OFT), and the rotations themselves from their parameters.
+"""Block-diagonal rotation of activations (OFT) as torch ops.
 
 ``block_rotation(x, rotation)``: y[..., r*b + c] = sum_k x[..., r*b + k] R[r, k, c], differentiable any number of times.
-``cayley_neumann(oft_r, block_size)``: R from the strict upper triangles that OFT trains. Torch ops (``orbit_kernels``):
+Torch ops (namespace ``orbit_kernels``):
 
 - ``block_rotation``: y from x and R, or with R transposed;
 - ``block_rotation_grads``: gradients of x and of R in one pass;
@@ -54,33 +54,9 @@ def block_rotation(x: Tensor, rotation: Tensor) -> Tensor:
     once. The gradient of ``rotation`` is summed in float32 over all tokens and has the type of ``rotation``. Raises
     ValueError for tensors that do not fit.
     """
-    rows = x.reshape(-1, x.shape[-1]) if x.ndim != 2 else x
+    rows = x if x.ndim in (0, 2) else x.reshape(-1, x.shape[-1])
     out: Tensor = torch.ops.orbit_kernels.block_rotation(rows, rotation, False)
-    return out.view(x.shape) if x.ndim != 2 else out
-
-
-def cayley_neumann(oft_r: Tensor, block_size: int) -> Tensor:
-    """Rotations ``[n, b, b]`` from strict upper triangles ``[n, b (b - 1) / 2]`` in row-major order; zeros: identity.
-
-    Q = U - U^T, and R = I + 2 Q + 2 Q^2 + 2 Q^3 + Q^4: five terms of the Neumann series of (I + Q) (I - Q)^-1. R R^T
-    differs from I by -4 Q^4 and higher powers, so R is orthogonal only while Q is small. Computed in float32 (float64
-    stays), differentiable. On CUDA torch's own setting for float32 products applies: with TF32 on, R is less exact.
-    """
-    count = block_size * (block_size - 1) // 2
-    if block_size < 1 or oft_r.ndim != 2 or oft_r.shape[1] != count:
-        raise ValueError(f"oft_r: {_shown(oft_r)}, expected [n, {count}] for block_size {block_size}")
-    if not oft_r.is_floating_point():
-        raise ValueError(f"oft_r: {_shown(oft_r)}, expected floating point")
-    values = oft_r if oft_r.dtype == torch.float64 else oft_r.float()
-    rows, columns = torch.triu_indices(block_size, block_size, 1, device=oft_r.device)
-    upper = values.new_zeros((oft_r.shape[0], block_size, block_size)).index_put(
-        (torch.arange(oft_r.shape[0], device=oft_r.device)[:, None], rows[None], columns[None]), values
-    )
-    q = upper - upper.mT
-    square = q @ q
-    identity = torch.eye(block_size, dtype=q.dtype, device=q.device)
-    # (2 I + 2 Q + Q^2) Q^2 are the last three terms
-    return identity + 2 * q + (2 * (identity + q) + square) @ square
+    return out.view(x.shape)
 
 
 # --- which program ----------------------------------------------------------------------------------------------------
@@ -103,18 +79,21 @@ class Program:
 Task = Literal["rotate", "grads", "grad_rotation"]
 MATMUL = Program("matmul")
 KERNELS: dict[tuple[Task, int], Program] = {
-    ("rotate", 64): Program("kernel", 4, 2),
+    ("rotate", 64): Program("kernel", 6, 2),
     ("rotate", 128): Program("kernel", 4, 2),
-    ("grads", 64): Program("kernel", 4),
-    ("grads", 128): Program("kernel", 4),
+    ("grads", 64): Program("kernel", 3),
+    ("grads", 128): Program("kernel", 3),
     ("grad_rotation", 64): Program("kernel", 4),
     ("grad_rotation", 128): Program("kernel", 4),
 }
 """Best measured on an H200 (tests/bench/bench_block_rotation.py --sweep); blocks below 64 count as 64."""
-
-
-FEWEST_TOKENS = 1
-"""With fewer the kernels take longer than torch.bmm."""
+FEWEST_VALUES: dict[Task, dict[int, int]] = {
+    "rotate": {8: 1 << 19, 16: 1 << 19, 32: 1 << 23, 64: 1 << 24, 128: 1 << 25},
+    "grads": {8: 1 << 19, 16: 1 << 19, 32: 1 << 23, 64: 1 << 23, 128: 1 << 24},
+    "grad_rotation": {8: 1 << 23, 16: 1 << 23, 32: 1 << 26},
+}
+"""Task -> block size -> values of x from which on the kernel is faster than torch.bmm (measured with 4096 features; a
+missing size: never). The kernels need some 3 us more to start."""
 
 
 def size_class(block: int) -> int:
@@ -122,11 +101,12 @@ def size_class(block: int) -> int:
     return 64 if block in SMALL_BLOCKS else block
 
 
-def choose(task: Task, block: int, dtype: torch.dtype, *, tokens: int, has_code: bool) -> Program:
-    """The program for one call, on a device for which the library has code or not."""
-    if not has_code or dtype not in DTYPE_CODES or tokens < FEWEST_TOKENS:
+def choose(task: Task, block: int, dtype: torch.dtype, *, values: int, has_code: bool) -> Program:
+    """The program for one call with ``values`` in x, on a device for which the library has code or not."""
+    fewest = FEWEST_VALUES[task].get(block)
+    if not has_code or dtype not in DTYPE_CODES or fewest is None or values < fewest:
         return MATMUL
-    return KERNELS.get((task, size_class(block)), MATMUL)
+    return KERNELS[task, size_class(block)]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -162,7 +142,7 @@ def _program(task: Task, x: Tensor, block: int) -> Program:
     if found is None:
         name = torch.cuda.get_device_name(index)
         warnings.warn(f"orbit_kernels has no code for {name}: torch.bmm runs instead", RuntimeWarning, stacklevel=2)
-    return choose(task, block, x.dtype, tokens=x.shape[0], has_code=found is not None)
+    return choose(task, block, x.dtype, values=x.numel(), has_code=found is not None)
 
 
 # --- what fits --------------------------------------------------------------------------------------------------------
@@ -207,8 +187,15 @@ def _rows(x: Tensor) -> Tensor:
     return x if fits and x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
 
 
+def _packed(rotation: Tensor) -> Tensor:
+    """``rotation``, or a copy where it is not contiguous or not 16-byte aligned."""
+    fits = rotation.is_contiguous() and rotation.data_ptr() % 16 == 0
+    return rotation if fits else rotation.clone(memory_format=torch.contiguous_format)
+
+
 def _by_block(x: Tensor, block: int) -> Tensor:
-    """``[n, tokens, b]`` view of ``[tokens, n*b]``."""
+    """``[n, tokens, b]`` view of ``[tokens, n*b]``; of a copy where the values of a row are apart."""
+    x = x if x.stride(1) == 1 else x.contiguous()
     return x.view(x.shape[0], x.shape[1] // block, block).transpose(0, 1)
 
 
@@ -217,7 +204,6 @@ def _by_block(x: Tensor, block: int) -> Tensor:
 
 def _rotate_matmul(x: Tensor, rotation: Tensor, transposed: bool) -> Tensor:
     block = rotation.shape[1]
-    x = x if x.stride(1) == 1 else x.contiguous()
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     factor = (rotation.mT if transposed else rotation).to(x.dtype).expand(x.shape[1] // block, block, block)
     torch.bmm(_by_block(x, block), factor, out=_by_block(out, block))
@@ -227,7 +213,7 @@ def _rotate_matmul(x: Tensor, rotation: Tensor, transposed: bool) -> Tensor:
 def _rotate_kernel(
     program: Program, x: Tensor, rotation: Tensor, transposed: bool, *, portable: bool = False
 ) -> Tensor:
-    x, rotation = _rows(x), rotation.contiguous()
+    x, rotation = _rows(x), _packed(rotation)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if out.numel() > 0:
         shares = program.shares or best_shares(*_grid(x), _resident(x.device.index, program))
@@ -272,7 +258,7 @@ def _stream(x: Tensor) -> int:
 
 
 def _grad_rotation_matmul(grad: Tensor, x: Tensor, block: int) -> Tensor:
-    left, right = _by_block(x.contiguous(), block).transpose(1, 2), _by_block(grad.contiguous(), block)
+    left, right = _by_block(x, block).transpose(1, 2), _by_block(grad, block)
     wide = _sum_dtype(x.dtype)
     return torch.bmm(left, right) if x.dtype == wide else torch.bmm(left, right, out_dtype=wide)
 
@@ -287,7 +273,7 @@ def _backward_kernel(
     if x.numel() == 0:
         return out, sums.zero_()
     device, dtype, given = x.device.index, DTYPE_CODES[x.dtype], rotation is not None
-    rotation = x if rotation is None else rotation.contiguous()
+    rotation = x if rotation is None else _packed(rotation)
     shares = program.shares or best_shares(*_grid(x), _clusters(device, dtype, block, given, program.stages))
     BACKWARD(
         device, dtype, grad.data_ptr(), grad.stride(0), x.data_ptr(), x.stride(0), rotation.data_ptr(), block,
