@@ -65,26 +65,31 @@ def _compare_scores(
 
 
 def check_block_rotation(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Rotated activations and both gradients in bfloat16, by our kernels (blocks of 32 and 128) and torch's (256).
+    """Rotated activations and both gradients in bfloat16, of ``tokens`` times ``features`` values.
 
-    R is float32 and rounded to bfloat16 first. A result is a float32 sum over a block, stored once; the gradient of R a
-    float32 sum over the tokens, so sums in bfloat16 are switched off in torch.
+    Large enough, blocks of 32 and 128 are rotated by our kernels, of 256 always by torch's. R is float32 and rounded to
+    bfloat16 first. A result is a float32 sum over a block, stored once; the gradient of R is a float32 sum over the
+    tokens, so sums in bfloat16 are switched off in torch.
     """
-    del parameters, context
+    del context
     import orbit_kernels
     import torch
+    from orbit_kernels.rotation import choose
 
     code = _machine_code(orbit_kernels, torch)
+    tokens, features = parameters["tokens"], parameters["features"]
     torch.manual_seed(numerics.SEED)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     facts: dict[str, dict[str, float]] = {}
+    programs = {}
     for block in (32, 128, 256):
-        facts |= _rotate_and_compare(orbit_kernels, torch, block)
-    return {"summary": numerics.share_text(facts), "compared": facts, "code": code}
+        facts |= _rotate_and_compare(orbit_kernels, torch, (tokens, features // block, block))
+        programs[block] = choose("grads", block, torch.bfloat16, values=tokens * features, has_code=True).name
+    return {"summary": numerics.share_text(facts), "compared": facts, "code": code, "programs": programs}
 
 
-def _rotate_and_compare(orbit_kernels: Any, torch: Any, block: int) -> dict[str, dict[str, float]]:
-    tokens, count = 1000, 768 // block
+def _rotate_and_compare(orbit_kernels: Any, torch: Any, shape: tuple[int, int, int]) -> dict[str, dict[str, float]]:
+    tokens, count, block = shape
     x, grad = (numerics.bf16_random(torch, tokens, count * block) for _ in range(2))
     rotation = torch.randn(count, block, block).cuda()
     leaves = x.clone().requires_grad_(), rotation.clone().requires_grad_()

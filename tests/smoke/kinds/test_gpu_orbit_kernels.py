@@ -5,6 +5,8 @@ This tests the references and bounds, not the kernels; what a kernel does is see
 
 from __future__ import annotations
 
+import importlib
+import tomllib
 from typing import Any
 
 import pytest
@@ -56,10 +58,24 @@ def test_other_machine_code_is_refused(package: Any, monkeypatch: pytest.MonkeyP
         gpu_orbit_kernels.check_token_logprob({}, Context())
 
 
+SMALL = {"tokens": 1000, "features": 768}
+
+
 def test_block_rotation() -> None:
-    facts = gpu_orbit_kernels.check_block_rotation({}, Context())
+    facts = gpu_orbit_kernels.check_block_rotation(SMALL, Context())
     assert len(facts["compared"]) == 9
+    assert facts["programs"][256] == "matmul"
     assert all(values["share_of_bound"] < 1 for values in facts["compared"].values())
+
+
+def test_the_list_asks_for_enough_to_be_worth_our_kernels(package: Any) -> None:
+    rotation = importlib.import_module("orbit_kernels.rotation")
+    checks = tomllib.loads((ROOT / "containers" / "smoke" / "gpu.toml").read_text())["checks"]
+    (asked,) = [check["parameters"] for check in checks if check["kind"] == "gpu-block-rotation"]
+    values = asked["tokens"] * asked["features"]
+    for block in (32, 128):
+        for task in ("rotate", "grads"):
+            assert rotation.choose(task, block, torch.bfloat16, values=values, has_code=True).name == "kernel"
 
 
 @pytest.mark.parametrize("wrong", ["transposed", "one percent too large", "gradient in bfloat16"])
@@ -75,7 +91,7 @@ def test_another_rotation_is_seen(package: Any, monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(package, "block_rotation", off)
     with pytest.raises(CheckError, match="more than rounding explains"):
-        gpu_orbit_kernels.check_block_rotation({}, Context())
+        gpu_orbit_kernels.check_block_rotation(SMALL, Context())
 
 
 def test_the_cpu_implementation(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
