@@ -62,8 +62,11 @@ def convert[T](data: Any, kind: type[T], where: str) -> T:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON bytes that are equal whenever the values are: sorted keys, no spaces. The input of every content key."""
-    return msgspec.json.encode(value, order="deterministic")
+    """JSON bytes that are equal whenever the values are: sorted keys, no spaces. The input of every content key.
+
+    The fields of a record are sorted, too: what was written to JSON and read back has the same bytes.
+    """
+    return msgspec.json.encode(value, order="sorted")
 
 
 def content_key(value: Any) -> str:

@@ -22,8 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from orbit.core.files import exclusive, remove_tree, sha256_file, sync_folder
-from orbit.core.records import Record, content_key, dump_json, load_json
+from orbit.core.records import Record, canonical, content_key, dump_json, load_json
 from orbit.core.shared import Shared, shared_root
 from orbit.errors import InputError
 
@@ -121,7 +123,7 @@ class Store:
             record = EntryRecord(
                 kind=kind,
                 key=key,
-                inputs=inputs,
+                inputs=msgspec.json.decode(canonical(inputs)),  # as whoever reads the record will have it
                 outputs=outputs,
                 files=files,
                 seconds=round(time.monotonic() - began, 3),

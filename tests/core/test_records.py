@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,3 +149,14 @@ def test_json_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a":' * 50_000)
     with pytest.raises(InputError, match="recursion"):
         load_json(tmp_path / "a.json", dict[str, object])
+
+
+class Ordered(Record, frozen=True, kw_only=True):
+    zebra: int
+    apple: tuple[str, ...] = ()
+
+
+def test_a_key_survives_json() -> None:
+    value = {"b": Ordered(zebra=1, apple=("x", "y")), "a": (1, 2)}
+    assert content_key(msgspec.json.decode(canonical(value))) == content_key(value)
+    assert content_key({"b": {"apple": ["x", "y"], "zebra": 1}, "a": [1, 2]}) == content_key(value)

@@ -13,11 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbit.core import shared as module
-from orbit.core.records import content_key
+from orbit.core.records import Record, content_key
 from orbit.core.shared import Header, Shared, shared_root
 from orbit.core.store import SEEN_NAME, Store
 
-INPUTS: dict[str, Any] = {"of": "a"}
+
+class Part(Record, frozen=True, kw_only=True):
+    """Inputs hold records whose fields are not in the order of the alphabet."""
+
+    zebra: int = 1
+    apple: tuple[str, ...] = ("x",)
+
+
+INPUTS: dict[str, Any] = {"of": "a", "part": Part()}
 KEY = content_key(INPUTS)
 
 
