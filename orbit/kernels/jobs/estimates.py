@@ -26,8 +26,9 @@ KEEP_S = 60.0
 """How often a running build's measures are written: a build that is killed loses no more than these."""
 HEADROOM = 1.05
 """A reservation is this much above the highest peak seen: the same compiler on the same unit varies a little."""
-STEP_SHARES = {"cudafe": 0.05, "cicc": 0.35, "ptxas": 0.4, "host": 0.2, "link": 0.05}
-"""How a unit's cost is split before anything was measured: a guess, replaced by the first run."""
+STEP_SHARES = {"cudafe": 0.05, "cicc": 0.6, "ptxas": 0.25, "host": 0.1, "link": 0.05}
+"""How a unit's cost is split before anything of its recipe was measured. Of CPU seconds, ``cicc`` took 53 % in
+causal-conv1d, 85 % in flash-attn and 49 % in orbit-kernels, ``ptxas`` 37, 7 and 31 %."""
 DEVICE_STEPS = ("cicc", "ptxas")
 """Steps that every architecture has one of."""
 KILLED = (-9, 137)
@@ -70,6 +71,8 @@ class Fallback:
     unit_cpu_s: float
     """CPU seconds of one translation unit, all architectures together."""
     archs: int = 1
+    units: int = 0
+    """Translation units, as the recipe counts them; 0 when it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,10 @@ class Expected:
 def fallback(memory_gib: float, core_hours: float, units: int, archs: int) -> Fallback:
     """The estimate of a recipe that says ``memory_gib`` and ``core_hours`` for ``units`` translation units."""
     return Fallback(
-        memory_bytes=int(memory_gib * 2**30), unit_cpu_s=core_hours * 3600 / max(1, units), archs=max(1, archs)
+        memory_bytes=int(memory_gib * 2**30),
+        unit_cpu_s=core_hours * 3600 / max(1, units),
+        archs=max(1, archs),
+        units=units,
     )
 
 

@@ -97,7 +97,7 @@ def package_progress(view: PackageView) -> PackageProgress:
     ended = {line.key for line in view.finished if line.ok}
     units = view.estimator.units()
     done = len({key.source for key in ended if key.step == "host" and key.source != PROBE})
-    total = len(units)
+    total = len(units) or view.estimator.default.units
     if view.count is not None:
         # what the build tool counts is right; what is known from earlier runs may be another version's
         done, total = max(done, view.count[0]), view.count[1]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from orbit.kernels.jobs.estimates import Estimator
+from orbit.kernels.jobs.estimates import Estimator, Known, fallback
 from orbit.kernels.jobs.policy import GIB, Limits, Shortage
 from orbit.kernels.jobs.progress import (
     HEARTBEAT_S,
@@ -91,6 +91,14 @@ def test_without_measures_the_mean_of_this_run_then_the_recipe() -> None:
     done = (line("x.cu", "cicc", "sm_90a", seconds=30.0), line("x.cu", seconds=10.0))
     assert package_progress(view(fresh, done, count=(1, 10))).remaining.cpu_s == 9 * 40.0
     assert package_progress(view(fresh)).remaining.cpu_s == 0.0  # nobody knows how many
+
+
+def test_before_anybody_counts_the_recipe_s_number_is_the_total() -> None:
+    recipe = Estimator(Known(recipe="thing"), fallback(1.0, 1.0, 72, 2))
+    found = package_progress(view(recipe))
+    assert (found.done, found.total) == (0, 72)
+    assert found.remaining.cpu_s == 3600.0
+    assert package_progress(view(recipe, count=(1, 73))).total == 73
 
 
 def test_a_slower_machine_is_noticed() -> None:
