@@ -75,7 +75,7 @@ def limit_of(args: argparse.Namespace) -> Limit:
 
     if args.jobs is not None and args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: at least one is needed", fix="leave it out to use all cores")
-    if args.memory is not None and args.memory <= 0:
+    if args.memory is not None and not 0 < args.memory < float("inf"):
         raise InputError(f"--memory {args.memory:g}: some is needed", fix="leave it out to use what the machine has")
     return Limit(jobs=args.jobs, memory_gib=args.memory)
 

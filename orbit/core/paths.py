@@ -1,7 +1,9 @@
-"""Where Orbit's own data lies: the top-level folders of a checkout, or the copy inside an installed package."""
+"""Where Orbit's own data lies: the top-level folders of a checkout, or the copy inside an installed package;
+and folders that people name."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from orbit.errors import InputError
@@ -32,3 +34,15 @@ def checkout_root() -> Path:
 def data_file(*parts: str) -> Path:
     """A data file by its path under the data root, e.g. ``data_file("env", "profiles", "cu130.toml")``."""
     return data_root().joinpath(*parts)
+
+
+def folder_named(what: str, value: str) -> Path:
+    """The folder that ``what`` (a variable or an option) names, absolute, there or not.
+
+    Raises :class:`InputError` when something else is in its way.
+    """
+    path = Path(value).absolute()
+    there = next(place for place in (path, *path.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise InputError(f"{what}: {path}: {there} is not a folder", fix=f"name another one: {what}")
+    return path

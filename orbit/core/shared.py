@@ -24,14 +24,15 @@ from typing import IO
 import msgspec
 
 from orbit.core.files import remove_tree
+from orbit.core.paths import folder_named
 from orbit.core.records import Record
 
 SCHEMA = 1
 HEADER_BYTES = 4096
 """The first line is shorter than this."""
 CHUNK = 1 << 20
-OWN_NOTES = ".orbit.seen.json"
-"""What a store notes about its own files (:data:`orbit.core.store.SEEN_NAME`): true on this machine only."""
+SEEN_NAME = ".orbit.seen.json"
+"""What a store notes about its own files when it hashes them: true on this machine only, and never sent."""
 
 
 class Header(Record, frozen=True, kw_only=True):
@@ -56,10 +57,6 @@ class Shared:
         """Where the result is or would be."""
         return self.root / kind / key[:2] / key
 
-    def has(self, kind: str, key: str) -> bool:
-        """Whether there is a file for it; its content is checked when it is fetched."""
-        return self.path(kind, key).is_file()
-
     def fetch(self, kind: str, key: str, folder: Path) -> str:
         """Unpack a result into the empty ``folder``; empty when it is there, else why not and ``folder`` is empty."""
         try:
@@ -67,7 +64,7 @@ class Shared:
                 problem = _unpack(file, kind, key, folder)
         except FileNotFoundError:
             return "absent"
-        except (OSError, tarfile.TarError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, tarfile.TarError, msgspec.DecodeError) as error:
             problem = f"cannot be read: {error}"
         if problem:
             remove_tree(folder)
@@ -77,10 +74,12 @@ class Shared:
     def publish(self, kind: str, key: str, folder: Path, scratch: Path) -> str:
         """Put the flat ``folder`` there unless it is; empty when it is there now, else why not.
 
-        ``scratch`` is a local folder for the packed file: its digest must be known before the first byte is sent.
+        A file that is not whole (damaged, or cut off by a machine that died) is replaced: it would be in everybody's
+        way for ever. ``scratch`` is a local folder for the packed file: its digest must be known before the first byte
+        is sent.
         """
         final = self.path(kind, key)
-        if final.is_file():
+        if _is_whole(final, kind, key):
             return ""
         packed = scratch / f"{key}.tar"
         try:
@@ -101,7 +100,7 @@ def _packed(folder: Path, target: Path) -> Iterator[str]:
     try:
         with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
             for path in sorted(folder.iterdir()):
-                if path.name == OWN_NOTES:
+                if path.name == SEEN_NAME:
                     continue
                 if not path.is_file() or path.is_symlink():
                     raise OSError(f"{path.name} is not a plain file")
@@ -138,11 +137,29 @@ def _copy(line: bytes, packed: Path, file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
+def _open(file: IO[bytes], kind: str, key: str) -> tuple[Header, str]:
+    """The first line, and why the file is not the one that is looked for (empty: it is)."""
+    header = msgspec.json.decode(file.readline(HEADER_BYTES), type=Header)
+    if (header.schema, header.kind, header.key) != (SCHEMA, kind, key) or header.size < 0:
+        return header, f"says it is {header.kind} {header.key[:12]}, schema {header.schema}, {header.size} bytes"
+    return header, ""
+
+
+def _is_whole(path: Path, kind: str, key: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            header, problem = _open(file, kind, key)
+            checked = _Checked(file, header.size)
+            checked.drain()
+    except (OSError, ValueError, msgspec.DecodeError):
+        return False
+    return not problem and not checked.left and checked.digest.hexdigest() == header.sha256
+
+
 def _unpack(file: IO[bytes], kind: str, key: str, folder: Path) -> str:
-    line = file.readline(HEADER_BYTES)
-    header = msgspec.json.decode(line, type=Header)
-    if (header.schema, header.kind, header.key) != (SCHEMA, kind, key):
-        return f"says it is {header.kind} {header.key[:12]}, schema {header.schema}"
+    header, problem = _open(file, kind, key)
+    if problem:
+        return problem
     checked = _Checked(file, header.size)
     with tarfile.open(fileobj=io.BufferedReader(checked, CHUNK), mode="r|") as tar:
         for member in tar:
@@ -178,12 +195,12 @@ class _Checked(io.RawIOBase):
 
     def drain(self) -> None:
         """Hash what nobody asked for (the padding behind the archive's end)."""
-        while self.left and (data := self._file.read(min(CHUNK, self.left))):
+        while self.left > 0 and (data := self._file.read(min(CHUNK, self.left))):
             self.left -= len(data)
             self.digest.update(data)
 
 
 def shared_root() -> Path | None:
-    """``$ORBIT_SHARED``, or None."""
+    """``$ORBIT_SHARED``, or None. Raises :class:`InputError` when it names what is no folder and cannot become one."""
     value = os.environ.get("ORBIT_SHARED")
-    return Path(value).absolute() if value else None
+    return folder_named("ORBIT_SHARED", value) if value else None

@@ -25,13 +25,12 @@ from typing import Any
 import msgspec
 
 from orbit.core.files import exclusive, remove_tree, sha256_file, sync_folder
+from orbit.core.paths import folder_named
 from orbit.core.records import Record, canonical, content_key, dump_json, load_json
-from orbit.core.shared import Shared, shared_root
+from orbit.core.shared import SEEN_NAME, Shared, shared_root
 from orbit.errors import InputError
 
 RECORD_NAME = ".orbit.json"
-SEEN_NAME = ".orbit.seen.json"
-"""Beside the record: what the entry's files looked like when they were last hashed."""
 SHARED_KINDS = ("wheel",)
 """Small, flat, expensive to make, and independent of the machine but for what their inputs name."""
 _COUNT = itertools.count()
@@ -65,9 +64,12 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 def cache_root() -> Path:
-    """``$ORBIT_CACHE``, else ``$XDG_CACHE_HOME/orbit``, else ``~/.cache/orbit``."""
+    """``$ORBIT_CACHE``, else ``$XDG_CACHE_HOME/orbit``, else ``~/.cache/orbit``.
+
+    Raises :class:`InputError` when ``$ORBIT_CACHE`` is not a folder and cannot become one.
+    """
     if value := os.environ.get("ORBIT_CACHE"):
-        return Path(value).absolute()
+        return folder_named("ORBIT_CACHE", value)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "orbit"
 

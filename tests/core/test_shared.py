@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from orbit.core import shared as module
 from orbit.core.records import Record, content_key
-from orbit.core.shared import Header, Shared, shared_root
-from orbit.core.store import SEEN_NAME, Store
+from orbit.core.shared import SEEN_NAME, Header, Shared, shared_root
+from orbit.core.store import Store, cache_root
+from orbit.errors import InputError
 
 
 class Part(Record, frozen=True, kw_only=True):
@@ -91,6 +92,51 @@ def test_a_damaged_file_is_absent_and_nothing_is_left(tmp_path_factory: pytest.T
     assert not list((root / "there" / "tmp").iterdir())
 
 
+def test_a_damaged_file_is_replaced_by_who_makes_the_result_anew(tmp_path: Path, shared: Shared) -> None:
+    Store(tmp_path / "here", shared).obtain("wheel", INPUTS, work)
+    path = shared.path("wheel", KEY)
+    path.write_bytes(path.read_bytes()[:-100])  # a machine died while it wrote in place
+    assert not Store(tmp_path / "there", shared).obtain("wheel", INPUTS, work).reused
+    assert Store(tmp_path / "third", shared).obtain("wheel", INPUTS, never).reused
+
+
+def test_a_whole_file_is_not_written_again(tmp_path: Path, shared: Shared) -> None:
+    made = Store(tmp_path / "here", shared).obtain("wheel", INPUTS, work)
+    before = shared.path("wheel", KEY).stat()
+    assert shared.publish("wheel", KEY, made.path, tmp_path / "scratch") == ""
+    after = shared.path("wheel", KEY).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize("size", [-1, -7, 2**62])
+def test_a_size_that_cannot_be_is_a_note(tmp_path: Path, shared: Shared, size: int) -> None:
+    Store(tmp_path / "here", shared).obtain("wheel", INPUTS, work)
+    path = shared.path("wheel", KEY)
+    header, _, body = path.read_bytes().partition(b"\n")
+    lie = msgspec.structs.replace(msgspec.json.decode(header, type=Header), size=size)
+    path.write_bytes(msgspec.json.encode(lie) + b"\n" + body)
+    there = Store(tmp_path / "there", shared)
+    assert not there.obtain("wheel", INPUTS, work).reused
+    assert there.notes
+
+
+def test_a_member_name_that_no_file_can_have_is_a_note(tmp_path: Path, shared: Shared) -> None:
+    packed = tmp_path / "evil.tar"
+    with tarfile.open(packed, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("x")
+        member.pax_headers = {"path": "a\0b"}
+        tar.addfile(member)
+    body = packed.read_bytes()
+    header = Header(schema=1, kind="wheel", key=KEY, size=len(body), sha256=module.hashlib.sha256(body).hexdigest())
+    path = shared.path("wheel", KEY)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(msgspec.json.encode(header) + b"\n" + body)
+    folder = tmp_path / "target"
+    folder.mkdir()
+    assert shared.fetch("wheel", KEY, folder)
+    assert not list(folder.iterdir())
+
+
 def test_a_result_under_another_s_name_is_refused(tmp_path: Path, shared: Shared) -> None:
     Store(tmp_path / "here", shared).obtain("wheel", {"of": "b"}, work)
     other = shared.path("wheel", content_key({"of": "b"}))
@@ -148,3 +194,12 @@ def test_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared_root() is None
     monkeypatch.setenv("ORBIT_SHARED", "/srv/orbit")
     assert shared_root() == Path("/srv/orbit")
+
+
+def test_a_variable_that_names_a_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    for value in (tmp_path / "file", tmp_path / "file" / "below"):
+        for name, ask in (("ORBIT_SHARED", shared_root), ("ORBIT_CACHE", cache_root)):
+            monkeypatch.setenv(name, str(value))
+            with pytest.raises(InputError, match=f"{name}: .*/file is not a folder"):
+                ask()

@@ -53,11 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
     limit = limit_of(args)
     store, profile, root, progress = open_store(), load_profile(args.profile), checkout_root(), Console()
-    known = tuple(real for _, real in gencode_pairs(profile)) if args.archs else ()
     part: Part | None = None
-    if args.part or args.archs:
-        index, count = parse_part(args.part or "1/1")
-        part = {"archs": parse_archs(args.archs, known), "index": index, "count": count}
+    if args.part is not None or args.archs is not None:
+        index, count = parse_part("1/1" if args.part is None else args.part)
+        known = tuple(real for _, real in gencode_pairs(profile))
+        archs = [] if args.archs is None else parse_archs(args.archs, known)
+        part = {"archs": archs, "index": index, "count": count}
     names = tuple(args.names)
     with store.writer("orbit kernels build"):
         store.sweep()
@@ -99,12 +100,13 @@ def parse_part(text: str) -> tuple[int, int]:
     return index, count
 
 
-def parse_archs(text: str | None, known: tuple[str, ...]) -> list[str]:
-    """``sm_90a,host`` as a list; empty for everything. Raises :class:`InputError` for what is not built."""
-    archs = [word.strip() for word in (text or "").split(",") if word.strip()]
+def parse_archs(text: str, known: tuple[str, ...]) -> list[str]:
+    """``sm_90a,host`` as a list. Raises :class:`InputError` for none and for what is not built."""
+    archs = [word.strip() for word in text.split(",")]
     for arch in archs:
         if arch not in (*known, "host"):
             raise InputError(
-                f"--archs {arch}: not compiled for this profile", fix=f"it has {', '.join(known)} and host"
+                f"--archs {text}: {arch or 'nothing'} is not compiled for this profile",
+                fix=f"it has {', '.join(known)} and host",
             )
     return archs

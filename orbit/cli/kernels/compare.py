@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from orbit.cli import add_json_option, print_json
-from orbit.errors import ExitCode
+from orbit.errors import ExitCode, InputError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,9 @@ def run(args: argparse.Namespace) -> int:
     from orbit.kernels.wheels.compare import compare_wheels
     from orbit.kernels.wheels.compare_text import render_comparison
 
+    for path in (args.left, args.right):
+        if not path.is_file():
+            raise InputError(f"{path}: no such file", fix="give the paths of two wheels")
     found = compare_wheels(args.left, args.right)
     if args.json:
         print_json(found)

@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from orbit.kernels.needs import needed_entries
 
     limit = parse_size(args.max_size)
+    if not args.keep_days >= 0:
+        raise InputError(f"--keep-days {args.keep_days:g}: not a time", fix="a number from 0: --keep-days 7")
     store = open_store()
     with store.writer("orbit kernels gc"):
         plan = collect(

@@ -8,12 +8,12 @@ import argparse
 from pathlib import Path
 
 from orbit.cli import add_json_option, add_profile_option, add_tier_option, print_json
-from orbit.errors import ExitCode, MissingError
+from orbit.errors import ExitCode, InputError, MissingError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("--export", type=Path, metavar="DIR", help="fetch what is missing and put everything there")
+    parser.add_argument("--export", metavar="DIR", help="fetch what is missing and put everything there")
     add_tier_option(parser)
     add_profile_option(parser)
     add_json_option(parser)
@@ -29,9 +29,10 @@ def run(args: argparse.Namespace) -> int:
     from orbit.profile.model import load_profile
 
     profile, root, store = load_profile(args.profile), checkout_root(), open_store()
-    if args.export:
+    if args.export is not None:
+        folder = _folder(args.export)
         with store.writer("orbit kernels sources --export"):
-            done = export_sources(profile, root, store, args.export, Console(), tier=args.kernels)
+            done = export_sources(profile, root, store, folder, Console(), tier=args.kernels)
         if args.json:
             print_json(done)
         else:
@@ -54,3 +55,12 @@ def run(args: argparse.Namespace) -> int:
         name = f"{need.recipe}/{need.submodule}" if need.submodule else need.recipe
         print(f"{name:<28} {need.kind:<6} {what:<52} {need.where}{f' ({need.problem})' if need.problem else ''}")
     return ExitCode.OK
+
+
+def _folder(text: str) -> Path:
+    """Where to put everything. Raises :class:`InputError` for what is no folder and cannot become one."""
+    from orbit.core.paths import folder_named
+
+    if not text:
+        raise InputError("--export needs a folder", fix="--export DIR")
+    return folder_named("--export", text)

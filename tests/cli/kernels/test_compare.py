@@ -31,3 +31,9 @@ def test_what_is_no_wheel_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.write_bytes(b"no archive")
     assert main(["kernels", "compare", str(path), str(path)]) == ExitCode.USAGE
     assert path.name in capsys.readouterr().err
+
+
+def test_what_is_no_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (tmp_path, tmp_path / "absent.whl"):
+        assert main(["kernels", "compare", str(path), str(path)]) == ExitCode.USAGE
+        assert f"{path}: no such file" in capsys.readouterr().err

@@ -30,3 +30,9 @@ def test_room_is_made(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_no_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernels", "gc", "--max-size", "much"]) == ExitCode.USAGE
     assert "20G" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("days", ["-1", "nan"])
+def test_what_is_no_time(days: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", "gc", "--keep-days", days]) == ExitCode.USAGE
+    assert "--keep-days" in capsys.readouterr().err

@@ -27,3 +27,14 @@ def test_an_export_that_lacks_something_is_exit_3(
     monkeypatch.setattr(module, "export_sources", lambda *_args, **_options: lacks)
     assert main(["kernels", "sources", "--export", str(tmp_path / "out")]) == ExitCode.MISSING
     assert "thing.bundle" in capsys.readouterr().err
+
+
+def test_what_cannot_be_a_folder_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    for word in ("", "file", "file/below"):
+        assert main(["kernels", "sources", "--export", word, "--profile", "probe"]) == ExitCode.USAGE
+        assert "--export" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
