@@ -20,6 +20,8 @@ SOURCE = "src/"
 PROBE = "probe"
 """What a unit is called that is no part of the package."""
 PIECE_BYTES = 1 << 22
+BARE = r"(?=[=:,;]|$)"
+"""What follows a folder that is named as a whole: ``/opt/python`` is not in ``/opt/python3``."""
 TEMPORARY = re.compile(r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
 """nvcc's names of temporary files without ``--keep``: process and counter in front of the real name."""
 
@@ -59,9 +61,12 @@ def clean(data: bytes, config: Config) -> bytes:
 
 
 def clean_text(text: str, config: Config) -> str:
-    """The same for one word of a command line; the folder itself, without a slash behind, becomes ``.``"""
+    """The same for one word of a command line, where a folder also stands without a slash behind, as in
+    ``-ffile-prefix-map=/b=.``; the build's own folder becomes ``.``"""
     for path, replacement in config["prefixes"]:
         text = text.replace(path, replacement)
+        if path[:-1] in text:
+            text = re.sub(re.escape(path[:-1]) + BARE, replacement[:-1] or ".", text)
     return text.replace(config["root"], ".")
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orbit.kernels.shim.device import normalised, values
 from orbit.kernels.shim.measure import execute
-from orbit.kernels.shim.places import clean, clean_file, clean_lines, hide, reveal
+from orbit.kernels.shim.places import clean, clean_file, clean_lines, clean_text, hide, reveal
 from orbit.kernels.shim.steps import NOT_ADMITTED, STATE, UNIT
 from tests.kernels.shim.farm import call, calls, configure, job_server, lines, make_farm, settings
 
@@ -273,3 +273,13 @@ def test_a_program_is_measured() -> None:
     busy = execute(["/bin/sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"], env=dict(os.environ))
     assert busy.cpu_s > 0.01
     assert json.dumps(busy.numbers())
+
+
+@pytest.mark.parametrize("word", ["-ffile-prefix-map={}=python", "-I{}/include", "-L{}", "--sysroot={},x", "{}"])
+def test_a_word_is_the_same_wherever_python_lies(tmp_path: Path, word: str) -> None:
+    here, there = (
+        settings(tmp_path, prefixes=[[f"{tmp_path}/", ""], [f"{python}/", "python/"]]) for python in ("/p/3.12", "/q")
+    )
+    assert clean_text(word.format("/p/3.12"), here) == clean_text(word.format("/q"), there)
+    assert clean_text("-I/p/3.12.1/include", here) == "-I/p/3.12.1/include"
+    assert clean_text(f"-ffile-prefix-map={tmp_path}=.", here) == "-ffile-prefix-map=.=."
