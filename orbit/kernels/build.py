@@ -23,7 +23,7 @@ from orbit.core.findings import Skipped
 from orbit.core.records import Record, content_key, load_json
 from orbit.core.store import Entry, Store
 from orbit.kernels.backend import Bench, build_files
-from orbit.kernels.buildenv import build_environment
+from orbit.kernels.buildenv import SITE, build_environment
 from orbit.kernels.finish import finish
 from orbit.kernels.fronts import Settings
 from orbit.kernels.gc import UNITS
@@ -37,6 +37,7 @@ from orbit.kernels.jobs.server import JobServer
 from orbit.kernels.manifest import BuildManifest
 from orbit.kernels.plan import KIND, MANIFEST, Check, Item, Plan, make_plan
 from orbit.kernels.prebuilt.verify import VerifiedWheel, ensure_verified
+from orbit.kernels.requires import check_requirements
 from orbit.kernels.shim.config import Part
 from orbit.kernels.sources import obtain, unpack
 from orbit.kernels.workspace import Workspace, network_isolation, ninja_count
@@ -279,6 +280,7 @@ def _space(item: Item, yard: _Yard, settings: Settings) -> Iterator[Bench]:
     environment = build_environment(recipe.group, yard.lock, yard.store, yard.progress).path / "env"
     space = Workspace(yard.store.scratch(f"build-{recipe.name}"), _log(item, yard))
     try:
+        check_requirements(recipe, environment / SITE)
         space.prepare(environment, item.pairs, settings)
         project = unpack(got, space.source)
         yard.progress.step(

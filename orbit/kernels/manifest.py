@@ -146,22 +146,25 @@ def _compiled(manifest: BuildManifest) -> Iterator[Finding]:
 
 def _found(manifest: BuildManifest, recipe: Recipe) -> Iterator[Finding]:
     wanted = "+".join(sorted(pair.partition(":")[2] for pair in manifest.requested))
-    for binary in manifest.found:
-        for archs, count in binary.coverage.items():
-            if archs != wanted:
-                yield _finding(
-                    "kernel-found",
-                    f"{manifest.recipe}: {binary.file}",
-                    f"{count} fatbin containers hold other architectures than the profile's",
-                    {"requested": wanted, "found": archs or "nothing"},
-                    "see build.log beside the wheel for the command line of each translation unit",
-                )
+    strange = [(binary, archs) for binary in manifest.found for archs in binary.coverage if archs != wanted]
+    linked = sum(binary.coverage[archs] for binary, archs in strange)
+    # static libraries bring what their authors compiled: so many containers as the recipe says, not one more
+    if linked != recipe.linked_units:
+        for binary, archs in strange:
+            yield _finding(
+                "kernel-found",
+                f"{manifest.recipe}: {binary.file}",
+                f"{binary.coverage[archs]} fatbin containers hold other architectures than the profile's",
+                {"requested": wanted, "found": archs or "nothing"},
+                "see build.log beside the wheel for the command line of each translation unit",
+            )
     containers = sum(sum(binary.coverage.values()) for binary in manifest.found)
-    if containers != recipe.device_units:
+    if containers != recipe.device_units + recipe.linked_units:
+        says = str(recipe.device_units) + (f" and {recipe.linked_units} linked in" if recipe.linked_units else "")
         yield _finding(
             "kernel-units",
             manifest.recipe,
-            f"{containers} fatbin containers in the wheel, the recipe says {recipe.device_units}",
+            f"{containers} fatbin containers in the wheel, the recipe says {says}",
             {"compiled": str(sum(unit.kind == "compile" for unit in manifest.units)), "found": str(containers)},
             "if upstream changed its sources on purpose, change device_units in the recipe; else kernels were dropped",
         )

@@ -16,6 +16,7 @@ from orbit.kernels.buildenv import closure_hash
 from orbit.kernels.manifest import BuildManifest
 from orbit.kernels.prebuilt.verify import known_manifest
 from orbit.kernels.recipe import Recipe, gencode_pairs, load_recipe, render_env
+from orbit.kernels.requires import system_headers
 from orbit.kernels.sources import Source, resolve_source
 from orbit.kernels.toolchain import host_toolchain
 from orbit.profile.lock import Lock, read_lock
@@ -104,6 +105,8 @@ def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store
         "config_settings": recipe.config_settings,
         "shared_object": recipe.shared_object,
     }
+    if recipe.requires:
+        compiled["headers"] = system_headers(recipe)
     # estimates (memory, hours, tier) change no wheel and are not here
     inputs = {
         **compiled,
@@ -113,6 +116,8 @@ def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store
         "device_units": recipe.device_units,
         "features": recipe.features,
     }
+    if recipe.linked_units:
+        inputs["linked_units"] = recipe.linked_units
     found = store.find(KIND, inputs)
     return Item(
         recipe=recipe,

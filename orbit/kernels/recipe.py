@@ -74,6 +74,21 @@ class Feature(Record, frozen=True, kw_only=True):
     """Macros that no compiler call may have had, e.g. ``DISABLE_NVSHMEM``."""
 
 
+class Requirement(Record, frozen=True, kw_only=True):
+    """A file that the build needs and that neither the source nor the lock is sure to bring: looked for beforehand."""
+
+    place: Literal["environment", "system"]
+    """``environment``: a file of the build environment's site-packages. ``system``: a header that g++ finds."""
+    file: str
+    """Path inside that place: ``nvidia/nccl/include/nccl_device/core.h``, ``infiniband/mlx5dv.h``."""
+    contains: str = ""
+    """A text that the file must have, for what only newer releases of it offer."""
+    reason: str
+    """What of the package needs it."""
+    fix: str
+    """What to install or to change."""
+
+
 class SharedObject(Record, frozen=True, kw_only=True):
     """A local library compiled by the shim and packed without any build system."""
 
@@ -148,6 +163,8 @@ class Recipe(Record, frozen=True, kw_only=True):
     """What a build costs, for the plan and for the reason of a skip."""
     device_units: int
     """Translation units that leave a fatbin container in the result; 0 for host code only."""
+    linked_units: int = 0
+    """Fatbin containers that static libraries of the lock bring along, with architectures of their own."""
     host_units: int = 0
     """C++ translation units without device code, about: for estimates alone."""
     artifacts: tuple[str, ...]
@@ -155,6 +172,8 @@ class Recipe(Record, frozen=True, kw_only=True):
     source: RecipeSource
     patches: tuple[Patch, ...] = ()
     features: tuple[Feature, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    """Mode ``source``: what must be there before anything is compiled."""
     backend: Literal["setuptools", "pyproject"] = "setuptools"
     """``setuptools``: setup.py with its folder on the path. ``pyproject``: the backend that pyproject.toml names, with
     what the build environment has installed (nothing is fetched)."""

@@ -43,14 +43,16 @@ def _problems(path: Path, recipe: Recipe) -> Iterator[tuple[str, str]]:
             "a local source needs source.folder, source.version and [shared_object]; others have none (git a version)",
         )
     yield from _git(recipe)
-    if not recipe.artifacts or recipe.memory_gib <= 0 or recipe.core_hours <= 0 or recipe.device_units < 0:
+    estimates = min(recipe.memory_gib, recipe.core_hours)
+    if not recipe.artifacts or estimates <= 0 or min(recipe.device_units, recipe.linked_units) < 0:
         yield (
-            "artifacts, memory_gib, core_hours and device_units must say something",
+            "artifacts, memory_gib, core_hours, device_units and linked_units must say something",
             "name the files the wheel must hold and positive estimates",
         )
     if recipe.config_settings and recipe.backend != "pyproject":
         yield "config_settings without backend = 'pyproject'", "setup.py reads variables: use [env]"
     yield from _patches(path, recipe)
+    yield from _requires(recipe)
     yield from _verified(path, recipe)
     for feature in recipe.features:
         if not (feature.symbols or feature.units or feature.forbidden_defines):
@@ -64,6 +66,16 @@ def _patches(path: Path, recipe: Recipe) -> Iterator[tuple[str, str]]:
             yield f"patches: no file {patch.file!r}", f"put it into kernels/patches/{recipe.name}"
         if not patch.reason.strip():
             yield f"patches: {patch.file} has no reason", "say why upstream's source cannot be taken as it is"
+
+
+def _requires(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    if recipe.requires and recipe.mode != "source":
+        yield f"mode = {recipe.mode!r} with requires", "nothing is built that needs it"
+    for need in recipe.requires:
+        if not {"", ".", ".."}.isdisjoint(need.file.split("/")):
+            yield f"requires: {need.file!r} leaves its place", "use a path inside the place, spelt plainly"
+        if not need.reason.strip() or not need.fix.strip():
+            yield f"requires: {need.file} without reason or fix", "say what needs it and how to get it"
 
 
 def _verified(path: Path, recipe: Recipe) -> Iterator[tuple[str, str]]:

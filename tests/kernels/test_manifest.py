@@ -75,6 +75,17 @@ def test_a_dropped_and_an_unexpected_unit_are_findings() -> None:
     assert rules(manifest([], ())) == ["kernel-units"]
 
 
+def test_containers_of_static_libraries_are_counted_and_no_more() -> None:
+    recipe = msgspec.structs.replace(RECIPE, linked_units=2)
+    theirs = [container(i, "sm_90", "sm_100", "compute_120") for i in (3, 4)]
+    assert rules(manifest([*GOOD, *theirs], ()), recipe) == []
+    # one of ours that was compiled for the wrong target is not taken for one of theirs
+    assert rules(manifest([*GOOD[:2], container(2, "sm_90a"), *theirs], ()), recipe) == ["kernel-found"] * 2
+    assert rules(manifest([*GOOD, *theirs[:1]], ()), recipe) == ["kernel-found", "kernel-units"]
+    assert rules(manifest(GOOD, ()), recipe) == ["kernel-units"]
+    assert rules(manifest([*GOOD, *theirs], ())) == ["kernel-found", "kernel-units"]
+
+
 def test_a_unit_that_bypassed_the_shims_choice_is_a_finding() -> None:
     assert rules(manifest(GOOD, (unit(effective=EFFECTIVE[:1]),))) == ["kernel-compiled"]
     assert rules(manifest(GOOD, (unit(effective=EFFECTIVE[:1], status=1), unit()))) == []

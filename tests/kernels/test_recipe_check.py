@@ -41,6 +41,11 @@ symbols = ["*launch*"]
 [[patches]]
 file = "a.patch"
 reason = "upstream misses a header"
+[[requires]]
+place = "system"
+file = "net/card.h"
+reason = "the card is driven from kernels"
+fix = "install it"
 """
 
 
@@ -79,6 +84,11 @@ def test_a_git_recipe_with_everything_is_read(shipped: Path) -> None:
         ('symbols = ["*launch*"]', "", "asserts nothing"),
         ("a.patch", "b.patch", "no file 'b.patch'"),
         ("upstream misses a header", " ", "has no reason"),
+        ("the card is driven from kernels", " ", "net/card.h without reason or fix"),
+        ('fix = "install it"', 'fix = ""', "net/card.h without reason or fix"),
+        ("net/card.h", "/net/card.h", "leaves its place"),
+        ('place = "system"', 'place = "host"', "place"),
+        ("device_units = 1", "device_units = 1\nlinked_units = -1", "linked_units"),
         ('tier = "core"', 'tier = "core"\nmode = "prebuilt"', "mode prebuilt takes wheel"),
         ('tier = "core"', 'tier = "core"\nmode = "cached"', "mode"),
         ('tier = "core"', 'tier = "core"\nconfig_settings = { a = "b" }', "config_settings"),
