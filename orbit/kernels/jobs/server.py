@@ -32,7 +32,7 @@ from orbit.errors import InputError, OrbitError
 from orbit.kernels.jobs.estimates import Estimator
 from orbit.kernels.jobs.machine import memory_available_bytes, resident_of
 from orbit.kernels.jobs.policy import Decision, Limits, Running, Shortage, State, Waiting, decide
-from orbit.kernels.jobs.sockets import peer, private_folder
+from orbit.kernels.jobs.sockets import SOCKET, peer, private_folder
 from orbit.kernels.jobs.steps import GO, LINE_BYTES, Ask, Line, Report, read_ask, read_report
 from orbit.kernels.jobs.view import Count, PackageView, ServerView
 
@@ -102,7 +102,7 @@ class JobServer:
         folder = private_folder()
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            self.path = str(folder / "jobs")
+            self.path = str(folder / SOCKET)
             self._listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             self._listener.bind(self.path)
             self._listener.listen(BACKLOG)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from orbit.errors import InputError
 from orbit.kernels.jobs import server as module
 from orbit.kernels.jobs.policy import Limits
 from orbit.kernels.jobs.server import JobServer
-from orbit.kernels.jobs.sockets import PREFIX
+from orbit.kernels.jobs.sockets import PREFIX, SOCKET, private_folder
 from tests.core.processes import until
 from tests.kernels.jobs.writers import GIB, MIB, Client, estimator, measured
 
@@ -120,8 +122,13 @@ def test_other_programs_memory_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_a_running_step_holds_is_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 MiB are left and the first step holds what it reserved: the second fits."""
     monkeypatch.setattr(module, "LOOK_S", 0.05)
-    left = [600 * MIB]
-    server = JobServer(Limits(4, 100 * GIB, 0), available=lambda: left[0])
+    left, seen = [600 * MIB], [0]
+
+    def available() -> int:
+        seen.append(left[0])
+        return left[0]
+
+    server = JobServer(Limits(4, 100 * GIB, 0), available=available)
     program = (
         "import sys; sys.path[:] = eval(sys.argv[2]); from tests.kernels.jobs.writers import Client\n"
         "client = Client(sys.argv[1]).ask(); assert client.answer() == 'go\\n'\n"
@@ -137,6 +144,7 @@ def test_what_a_running_step_holds_is_not_counted_twice(monkeypatch: pytest.Monk
             assert first.stdout.readline() == "up\n"
             left[0] = 300 * MIB
             assert until(lambda: server.peak_used_bytes > 220 * MIB)
+            assert until(lambda: seen[-2:] == [300 * MIB] * 2)  # the first of these two looks is over
             second = Client(server.path).ask()
             assert second.answer() == "go\n"
             third = Client(server.path).ask()
@@ -400,6 +408,26 @@ def test_folders_of_dead_processes_do_not_pile_up() -> None:
         names = {path.name for path in base.glob(f"{PREFIX}*")}
     assert f"{PREFIX}{os.getpid()}-mine" in names  # its process runs
     assert len(names) == 2
+
+
+def test_a_folder_whose_socket_answers_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another container's server: its process is not in our /proc."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with tempfile.TemporaryDirectory(dir="/tmp") as base:
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: base)
+        alive, dead, young = (Path(base, f"{PREFIX}{2**22 + number}-x") for number in (1, 2, 3))  # pid_max is 2**22
+        for folder in (alive, dead, young):
+            folder.mkdir()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
+            gone.bind(str(dead / SOCKET))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(alive / SOCKET))
+            listener.listen()
+            shutil.rmtree(private_folder())
+            assert [folder.exists() for folder in (alive, dead, young)] == [True, False, True]
+        os.utime(young, (0, 0))
+        shutil.rmtree(private_folder())
+        assert [folder.exists() for folder in (alive, dead, young)] == [False, False, False]
 
 
 def test_a_long_folder_name_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
