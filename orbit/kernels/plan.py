@@ -18,7 +18,7 @@ from orbit.kernels.prebuilt.verify import known_manifest
 from orbit.kernels.recipe import Recipe, gencode_pairs, load_recipe, render_env
 from orbit.kernels.requires import system_headers
 from orbit.kernels.sources import Source, resolve_source
-from orbit.kernels.toolchain import host_toolchain
+from orbit.kernels.toolchain import host_toolchain, python_build
 from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
 
@@ -92,6 +92,7 @@ def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store
     compiled = {
         "shim": shim_hash(),
         "python": sys.version.split()[0],
+        "python_build": python_build(),
         "host_compiler": host_toolchain(),
         "recipe": recipe.name,
         "source": source.identity,

@@ -79,6 +79,9 @@ def test_estimates_do_not_rebuild_but_everything_else_does(tmp_path: Path, monke
     with monkeypatch.context() as patch:
         patch.setattr(plans, "host_toolchain", lambda: "g++ 14.1.0")
         assert key(tmp_path) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(plans, "python_build", lambda: "configured otherwise")
+        assert key(tmp_path) != before
     assert key(tmp_path) == before
 
 
