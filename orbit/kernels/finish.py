@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,8 +115,10 @@ def _contents(item: Item, space: Workspace, tree: Path, manifest: BuildManifest)
 
 
 def host_paths(space: Workspace) -> tuple[str, ...]:
-    """Paths that must not be in a wheel: the build's folder, and the interpreter's unless it is a system folder."""
-    return (str(space.root), *(() if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)))
+    """Paths that must not be in a wheel: the folders of the build and of its environment, and the interpreter's unless
+    it is a system folder."""
+    interpreter = () if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)
+    return (str(space.root), os.path.realpath(space.env), *interpreter)
 
 
 def _compiler(space: Workspace) -> str:

@@ -1,4 +1,4 @@
-"""The folder one build happens in: environment, CUDA_HOME behind the shim, fixed variables, progress from its logs.
+"""The folder one build happens in: environment, CUDA_HOME behind the shim, fixed variables, its build tool's count.
 
 Layout (the same shape on every machine, so relative paths inside it are too)::
 
@@ -16,12 +16,9 @@ import functools
 import os
 import re
 import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from orbit.core.console import Progress
 from orbit.core.proc import run
 from orbit.core.tools import find
 from orbit.env.cuda_home import link_farm
@@ -37,11 +34,6 @@ NINJA = re.compile(rb"\[(\d+)/(\d+)\] ")
 PLAIN = re.compile(r"^[A-Za-z0-9_./+@~-]+$")
 DROPPED = ("USER", "LOGNAME", "TERM", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "SSL_CERT_FILE")
 """Variables that programs of orbit get from the caller and builds do not."""
-UNIT_LINE = re.compile(rb'"kind": "(?:compile|host)"')
-"""A translation unit in the log of the fronts."""
-POLL_S = 1.0
-HEARTBEAT_S = 30.0
-"""One unit can take ten minutes: the count is repeated so that people see that work goes on."""
 TAIL_BYTES = 65536
 
 
@@ -122,28 +114,6 @@ class Workspace:
             **extra,
         }
 
-    @contextlib.contextmanager
-    def watched(self, name: str, device_units: int, progress: Progress) -> Iterator[None]:
-        """Report finished translation units while the body runs: ninja's own count, else the shim's log."""
-        ended = threading.Event()
-
-        def watch() -> None:
-            shown, last = (0, device_units), time.monotonic()
-            while not ended.wait(POLL_S):
-                # the last count of ninja may have scrolled out of the part that is read
-                now = ninja_count(self.log) or max(shown, (_lines(self.units), shown[1]))
-                if now != shown or time.monotonic() - last > HEARTBEAT_S:
-                    shown, last = now, time.monotonic()
-                    progress.advance(f"{name}: translation units done", *now)
-
-        thread = threading.Thread(target=watch, name=f"watch {name}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
 
 @functools.cache
 def network_isolation() -> tuple[str, ...]:
@@ -169,13 +139,6 @@ def ninja_count(log: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return (int(found[-1][0]), int(found[-1][1])) if found else None
-
-
-def _lines(path: Path) -> int:
-    try:
-        return len(UNIT_LINE.findall(path.read_bytes()))
-    except FileNotFoundError:
-        return 0
 
 
 def _cases(name: str) -> tuple[str, str]:

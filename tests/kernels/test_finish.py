@@ -90,6 +90,11 @@ def test_what_is_wrong_fails_by_its_rule(
     assert caught.value.fix
 
 
-def test_paths_of_this_machine_are_the_build_s_and_the_interpreter_s(space: Workspace) -> None:
-    assert str(space.root) in host_paths(space)
+def test_paths_of_this_machine_are_those_of_the_build_its_environment_and_the_interpreter(
+    space: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "store" / "env").mkdir(parents=True)
+    space.env.rename(tmp_path / "moved")
+    space.env.symlink_to(tmp_path / "store" / "env")
+    assert {str(space.root), str(tmp_path / "store" / "env")} <= set(host_paths(space))
     assert not any(path.startswith("/usr") for path in host_paths(space))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -87,31 +86,3 @@ def test_the_count_of_ninja(tmp_path: Path) -> None:
     assert ninja_count(log) == (2, 4)
     log.write_text("nothing\n")
     assert ninja_count(log) is None
-
-
-def test_progress_comes_from_the_logs(tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbit.kernels.workspace.POLL_S", 0.01)
-    space = workspace(tmp_path, environment)
-    seen: list[tuple[int, int]] = []
-
-    class Spy:
-        def step(self, text: str) -> None: ...
-
-        def advance(self, what: str, done: int, total: int) -> None:
-            seen.append((done, total))
-
-    with space.watched("thing", 3, Spy()):
-        space.units.write_text('{"kind": "step"}\n{"kind": "compile"}\n')
-        until(lambda: (1, 3) in seen, time.monotonic() + 5)
-        space.log.write_text("[2/4] x\n")
-        until(lambda: (2, 4) in seen, time.monotonic() + 5)
-        assert seen == [(1, 3), (2, 4)]
-        monkeypatch.setattr("orbit.kernels.workspace.HEARTBEAT_S", 0.0)
-        until(lambda: len(seen) > 3, time.monotonic() + 5)
-    assert seen[-1] == (2, 4)
-
-
-def until(condition: object, deadline: float) -> None:
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

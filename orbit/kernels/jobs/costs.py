@@ -59,15 +59,6 @@ class PackageCost(Record, frozen=True, kw_only=True):
         return self.cpu_s / (self.wall_s * self.cores) if self.wall_s > 0 else 0.0
 
 
-class RunCost(Record, frozen=True, kw_only=True):
-    """All packages that one run built."""
-
-    schema: int = SCHEMA
-    together: PackageCost
-    """The same numbers over all packages; ``recipe`` is ``together``."""
-    packages: tuple[PackageCost, ...]
-
-
 def package_cost(recipe: str, lines: Iterable[Line], *, wall_s: float, cores: int) -> PackageCost:
     """Sum up the steps of one build, or of several."""
     known = list(lines)
@@ -86,14 +77,6 @@ def package_cost(recipe: str, lines: Iterable[Line], *, wall_s: float, cores: in
         cached=len(known) - len(ran),
         failed=sum(not line.ok for line in ran),
         slowest=slowest_units(ran),
-    )
-
-
-def run_cost(packages: Sequence[tuple[str, Sequence[Line], float]], *, wall_s: float, cores: int) -> RunCost:
-    """Sum up a run: (recipe, lines, wall seconds) of every package, and the run's own wall seconds."""
-    return RunCost(
-        together=package_cost("together", [x for _, lines, _ in packages for x in lines], wall_s=wall_s, cores=cores),
-        packages=tuple(package_cost(name, lines, wall_s=took, cores=cores) for name, lines, took in packages),
     )
 
 
@@ -176,7 +159,7 @@ def save_cost(store_root: Path, cost: PackageCost) -> None:
 
 
 def load_costs(store_root: Path) -> tuple[PackageCost, ...]:
-    """The costs of the latest real build of every recipe, by name; ``together`` last. Damaged files count as absent."""
+    """The costs of the latest real build of every recipe, by name. Damaged files count as absent."""
     found = []
     for path in sorted((store_root / "costs").glob("*.json")):
         try:
@@ -185,4 +168,4 @@ def load_costs(store_root: Path) -> tuple[PackageCost, ...]:
             continue
         if cost.schema == SCHEMA and cost.recipe == path.stem:
             found.append(cost)
-    return tuple(sorted(found, key=lambda cost: (cost.recipe == "together", cost.recipe)))
+    return tuple(sorted(found, key=lambda cost: cost.recipe))

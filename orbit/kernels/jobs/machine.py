@@ -43,11 +43,6 @@ def memory_available_bytes(root: Path = ROOT) -> int:
     return max(0, min([_meminfo(root)["MemAvailable"], *(limit - used for limit, used in _memory(root))]))
 
 
-def memory_available_gib() -> float:
-    """:func:`memory_available_bytes` in GiB."""
-    return memory_available_bytes() / 2**30
-
-
 def resident_of(pids: Collection[int], root: Path = ROOT) -> dict[int, int]:
     """Bytes that each process of ``pids`` and its descendants hold and share with no file.
 

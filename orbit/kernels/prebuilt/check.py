@@ -18,10 +18,11 @@ from orbit.kernels import manifest as manifests
 from orbit.kernels.buildenv import SITE, closure_hash
 from orbit.kernels.manifest import BuildManifest
 from orbit.kernels.prebuilt.jit import prove
-from orbit.kernels.prebuilt.judge import Judged, glibc_need, image_bytes, judge_wheel
+from orbit.kernels.prebuilt.judge import Judged, image_bytes, judge_wheel
 from orbit.kernels.prebuilt.obtain import check_hash, locked_wheel
 from orbit.kernels.prebuilt.record import JitProof, Verified
 from orbit.kernels.recipe import Recipe
+from orbit.kernels.wheels.tags import glibc_need
 from orbit.profile.lock import Lock
 from orbit.profile.model import Profile
 

@@ -163,16 +163,6 @@ def importable(facts: Environment) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def glibc_need(item: SharedObject) -> str:
-    """Newest glibc version that the file needs, ``2.28``; empty when it needs none."""
-    versions = [
-        tuple(int(part) for part in need.version[6:].split("."))
-        for need in (item.dynamic.needs if item.dynamic else ())
-        if need.version.startswith("GLIBC_") and need.version[6:].replace(".", "").isdigit()
-    ]
-    return ".".join(map(str, max(versions))) if versions else ""
-
-
 def image_bytes(objects: tuple[SharedObject, ...]) -> dict[str, int]:
     """Bytes of device code in the files, by architecture."""
     found: Counter[str] = Counter()

@@ -38,7 +38,7 @@ from orbit.profile.model import Profile
 FORMAT = 1
 KIND = "verified"
 MANIFEST = "manifest.json"
-CODE = ("audit", "kernels/prebuilt", "kernels/capabilities.py", "kernels/manifest.py")
+CODE = ("audit", "kernels/prebuilt", "kernels/capabilities.py", "kernels/manifest.py", "kernels/wheels/tags.py")
 """Parts of Orbit's own code on which the answer depends."""
 DATA = (("kernels", "expectations"), ("kernels", "capabilities.toml"), ("env", "activation.toml"))
 

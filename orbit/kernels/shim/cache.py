@@ -154,14 +154,17 @@ class UnitCache:
             return  # another machine wrote it at the same moment
         except OSError as error:
             self._note(path, error)
-            for left in (beside,):
-                try:
-                    os.unlink(left)
-                except OSError:
-                    continue
+            _remove(beside)
 
     def _note(self, path: str, error: object) -> None:
         append(self._config, {"kind": "cache", "path": path, "error": str(error)})
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
 
 
 def _touch(path: str, modified: float) -> None:

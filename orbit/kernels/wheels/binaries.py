@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -328,8 +328,3 @@ def _image(
 def _lines(data: bytes) -> Counter[str]:
     """Lines of PTX text, without the zeros behind it."""
     return Counter(data.rstrip(b"\0").decode("utf-8", "replace").splitlines())
-
-
-def kernel_names(images: Sequence[ImageDifference]) -> tuple[str, ...]:
-    """Kernels whose code differs in any of ``images``."""
-    return tuple(sorted({name for image in images for name in image.kernels}))

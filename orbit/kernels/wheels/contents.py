@@ -45,11 +45,6 @@ def version_of(folder: Path) -> str:
     return headers(folder, "METADATA").get("version", [""])[0]
 
 
-def name_of(folder: Path) -> str:
-    """The Name of METADATA; empty when it states none."""
-    return headers(folder, "METADATA").get("name", [""])[0]
-
-
 def missing_artifacts(names: Iterable[str], patterns: Iterable[str]) -> tuple[str, ...]:
     """The patterns that no file matches."""
     names = tuple(names)

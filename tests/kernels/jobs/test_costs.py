@@ -15,7 +15,6 @@ from orbit.kernels.jobs.costs import (
     load_costs,
     most_at_once,
     package_cost,
-    run_cost,
     save_cost,
     slowest_units,
 )
@@ -60,15 +59,6 @@ def test_the_slowest_units_come_first() -> None:
     ]  # fmt: skip
 
 
-def test_a_run_is_the_sum_of_its_packages_and_its_own_time() -> None:
-    other = [line("q.cu", recipe="b", began_s=5, seconds=20, peak=4 * GIB)]
-    run = run_cost([("a", LINES, 30.0), ("b", other, 25.0)], wall_s=32.0, cores=2)
-    assert [cost.recipe for cost in run.packages] == ["a", "b"]
-    assert run.together.cpu_s == 56.0
-    assert run.together.wall_s == 32.0
-    assert run.together.peak_sum_bytes == 9 * GIB
-
-
 def test_the_table_people_read() -> None:
     table = cost_table(
         [package_cost("a", LINES, wall_s=30, cores=2), package_cost("b", [cached("z")], wall_s=2, cores=2)]
@@ -93,12 +83,12 @@ def test_nothing_measured_shows_no_number() -> None:
 
 def test_costs_are_kept_by_recipe(tmp_path: Path) -> None:
     assert load_costs(tmp_path) == ()
-    costs = [package_cost(name, LINES, wall_s=30, cores=2) for name in ("together", "b", "a")]
+    costs = [package_cost(name, LINES, wall_s=30, cores=2) for name in ("b", "a")]
     for cost in costs:
         save_cost(tmp_path, cost)
     save_cost(tmp_path, package_cost("b", LINES, wall_s=40, cores=2))
     save_cost(tmp_path, package_cost("a", [cached("x.cu")], wall_s=1, cores=2))  # all reused: the old numbers stay
-    assert [(cost.recipe, cost.wall_s) for cost in load_costs(tmp_path)] == [("a", 30), ("b", 40), ("together", 30)]
+    assert [(cost.recipe, cost.wall_s) for cost in load_costs(tmp_path)] == [("a", 30), ("b", 40)]
     assert json.loads(msgspec.json.encode(load_costs(tmp_path)[0]))["peak_bytes"] == 3072 * MIB
 
 

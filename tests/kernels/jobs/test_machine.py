@@ -12,7 +12,6 @@ import pytest
 from orbit.kernels.jobs.machine import (
     PAGE_BYTES,
     memory_available_bytes,
-    memory_available_gib,
     memory_total_bytes,
     resident_of,
     usable_cores,
@@ -80,7 +79,6 @@ def test_a_quota_limits_cores_and_is_rounded_up(tmp_path: Path, files: dict[str,
 
 
 def test_this_machine_has_figures() -> None:
-    assert 0.05 < memory_available_gib() < 100_000
     assert 0 < memory_available_bytes() <= memory_total_bytes()
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 

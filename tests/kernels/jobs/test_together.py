@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orbit.core.proc import run
-from orbit.kernels.jobs.costs import most_at_once, run_cost
+from orbit.kernels.jobs.costs import most_at_once, package_cost
 from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remembering
 from orbit.kernels.jobs.policy import Limits, inflight
 from orbit.kernels.jobs.progress import reported
@@ -85,7 +86,7 @@ def build(root: Path, seconds: float, told: Told) -> tuple[tuple[Outcome[float],
         return time.monotonic() - began
 
     with server, reported(server.view, told, poll_s=0.05):
-        jobs = [Job(name, 1.0, lambda n=name: package(n)) for name in ("a", "b")]
+        jobs = [Job(name, 1.0, functools.partial(package, name)) for name in ("a", "b")]
         outcomes = run_jobs(jobs, at_once=2, progress=told)
     return outcomes, server
 
@@ -108,11 +109,11 @@ def test_two_packages_share_the_machine_and_leave_what_they_measured(tmp_path: P
         known = load_known(tmp_path, name)
         assert len(known.steps) == UNITS
         assert all(step.peaks[0] > 40 * MIB for step in known.steps)
-    walls = {each.name: each.value for each in outcomes if isinstance(each, Done)}
-    cost = run_cost([(n, server.lines(n), walls[n]) for n in "ab"], wall_s=max(walls.values()), cores=CORES)
-    assert (cost.together.steps, cost.together.failed) == (2 * UNITS, 0)
-    assert 40 * MIB < cost.together.peak_bytes < 200 * MIB
-    assert cost.together.peak_sum_bytes <= 2 * cost.together.peak_bytes
+    walls = [each.value for each in outcomes if isinstance(each, Done)]
+    cost = package_cost("both", lines, wall_s=max(walls), cores=CORES)
+    assert (cost.steps, cost.failed) == (2 * UNITS, 0)
+    assert 40 * MIB < cost.peak_bytes < 200 * MIB
+    assert cost.peak_sum_bytes <= 2 * cost.peak_bytes
     # the second run knows how many units there are and what they take
     again = Told()
     build(tmp_path, 0.1, again)

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from orbit.core.console import Silent
-from orbit.kernels.prebuilt.judge import ALONE, LEFT_OUT, LINKED, Judged, glibc_need, image_bytes, judge_wheel
+from orbit.kernels.prebuilt.judge import ALONE, LEFT_OUT, LINKED, Judged, image_bytes, judge_wheel
 from orbit.profile.model import load_profile
 from tests.audit.support import TODAY
 from tests.kernels.prebuilt.made import (
     BOTH,
     TAG,
-    TORCH_SYMBOL,
     build_environment,
     container,
     extension,
@@ -106,11 +105,3 @@ def test_a_product_that_is_not_there_is_skipped_by_name_until_its_wheel_is_put_b
     assert "symbols of TVM FFI" in {skip.what for skip in judged().skipped}
     assert judged(other).symbols == {"TVM FFI 1.0": 1}
     assert {skip.what for skip in judged(other).skipped} == set(LEFT_OUT)
-
-
-def test_the_newest_glibc_is_told(tmp_path: Path) -> None:
-    needs = [Import(name, version=f"GLIBC_{name[1:]}", library="libc.so.6") for name in ("f2.4", "f2.28", "f2.9")]
-    module = write_elf(needed=["libc.so.6"], imports=needs)
-    judged = judge(tmp_path, INIT | {"thing/_C.abi3.so": module, "thing/_D.abi3.so": extension(BOTH)})
-    assert [glibc_need(item) for item in judged.facts.objects] == ["2.28", ""]
-    assert TORCH_SYMBOL in judged.facts.objects[1].dynamic.undefined  # type: ignore[union-attr]

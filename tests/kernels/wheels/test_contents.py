@@ -8,13 +8,13 @@ import pytest
 
 from orbit.core.findings import Severity
 from orbit.errors import InputError
-from orbit.kernels.wheels.contents import disorders, headers, leaks, missing_artifacts, name_of, version_of
+from orbit.kernels.wheels.contents import disorders, headers, leaks, missing_artifacts, version_of
 from tests.kernels.wheels.support import FILES, INFO, lay_out
 
 
 def test_facts(tmp_path: Path) -> None:
     folder = lay_out(tmp_path, {**FILES, "thing/a": b"..\0/build/here\0", "thing/b": b""})
-    assert (name_of(folder), version_of(folder)) == ("thing", "1.2")
+    assert version_of(folder) == "1.2"
     assert missing_artifacts(FILES, ("thing/*.py", "thing/*.so")) == ("thing/*.so",)
     assert leaks(folder, ("/build/here", "/other")) == (("thing/a", "/build/here"),)
     assert disorders(folder) == ()
