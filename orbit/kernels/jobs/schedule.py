@@ -83,22 +83,21 @@ def run_jobs[T](
     outcomes: dict[int, Outcome[T]] = {}
     stop = stop or Stop()
     crew = _Crew(jobs, order, outcomes, progress, stop, skip)
-    threads = [
-        threading.Thread(target=crew.work, name=f"build {n}", daemon=True) for n in range(min(at_once, len(jobs)))
-    ]
+    # events and not Thread.join: an interrupt inside join marks the thread as ended although it runs (CPython 3.12)
+    ended: list[threading.Event] = []
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
+        for number in range(min(at_once, len(jobs))):
+            event = threading.Event()
+            threading.Thread(target=crew.work, args=(event,), name=f"build {number}", daemon=True).start()
+            ended.append(event)
+        for event in ended:
+            while not event.wait(0.2):
                 stop.check()
     except BaseException:
         stop.now()
         deadline = time.monotonic() + CLEAR_UP_S
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
+        for event in ended:
+            event.wait(max(0.0, deadline - time.monotonic()))
         raise
     stop.check()
     if crew.defect is not None:
@@ -118,8 +117,8 @@ class _Crew[T]:
     skip: Callable[[str], str]
     defect: BaseException | None = None
 
-    def work(self) -> None:
-        """Take jobs until there are none left."""
+    def work(self, ended: threading.Event) -> None:
+        """Take jobs until there are none left, then say so."""
         try:
             with self.stop.covers():
                 while not self.stop.stopped:
@@ -132,6 +131,8 @@ class _Crew[T]:
         except BaseException as error:  # noqa: BLE001 - raised in the main thread
             self.defect = error
             self.stop.stopped = True
+        finally:
+            ended.set()
 
     def one(self, job: Job[T]) -> Outcome[T]:
         """One job from begin to end."""

@@ -198,6 +198,28 @@ sys.exit(orbit.cli.main([]))
 """
 
 
+def test_an_interrupt_waits_for_what_is_being_cleared_up() -> None:
+    """Deleting the folder of a build takes a while; a build that is interrupted must not leave it behind."""
+    main = threading.main_thread().ident
+    assert main is not None
+    cleared: list[int] = []
+
+    def work() -> int:
+        try:
+            run([sys.executable, "-c", "import time; time.sleep(60)"], doing="wait")
+        finally:
+            time.sleep(1.5)
+            cleared.append(1)
+        return 0
+
+    thread = threading.Timer(0.7, lambda: signal.pthread_kill(main, signal.SIGINT))
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([Job("a", 1.0, work), Job("b", 1.0, work)], at_once=2, progress=Told())
+    thread.join()
+    assert cleared == [1, 1]
+
+
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_ends_with_130_and_leaves_no_process(tmp_path: Path, sig: signal.Signals) -> None:
     child = subprocess.Popen(
