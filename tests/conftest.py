@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from orbit.core.store import Store
 
 ENGINE_START_S = 40
+
+# a machine that compiles beside the tests is slow for a moment: how long one example takes is no property of ours
+settings.register_profile("orbit", deadline=None)
+settings.load_profile("orbit")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CE
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 TAIL_LINES = 25
 STREAM_BYTES = 1 << 20
+FULL_BYTES = 1 << 20
+"""A disk with less than this is full."""
 END_ROUNDS = 50
 """Looks for survivors of a session, 20 ms apart."""
 
@@ -78,6 +81,7 @@ def run(
     stdin: bytes | Iterable[bytes] | None = None,
     fix: str = "",
     check: bool = True,
+    program: str = "",
 ) -> subprocess.CompletedProcess[bytes]:
     """Run ``argv`` and return its status and output (stdout and stderr kept apart unless ``log`` is given).
 
@@ -89,7 +93,7 @@ def run(
 
     ``env`` adds to :func:`clean_env`. With ``log`` both streams go to that file. The child leads its own process group
     and the whole group ends with us: on a timeout, an interrupt or our own death (see :mod:`orbit.core.guard`) nothing
-    is left running.
+    is left running. ``program``: what to call it in messages, where the first word only wraps it.
 
     Raises :class:`MissingError` when the program does not exist or cannot run here, :class:`InputError` when ``cwd`` is
     not a folder, and :class:`CommandFailed` on a non-zero status (unless ``check`` is false) or a timeout.
@@ -122,10 +126,11 @@ def run(
             raise
     if check and child.returncode != 0:
         raise CommandFailed(
-            f"{doing}: {Path(args[0]).name} ended with status {child.returncode}" + (f" (log: {log})" if log else ""),
+            f"{doing}: {program or Path(args[0]).name} ended with status {child.returncode}"
+            + (f" (log: {log})" if log else ""),
             argv=args,
             status=child.returncode,
-            tail=_tail(log, (err or b"") or (out or b"")),
+            tail=_tail(log, (err or b"") or (out or b"")) + _full_disk(log),
             fix=fix,
         )
     return subprocess.CompletedProcess(args, child.returncode, out or b"", err or b"")
@@ -334,6 +339,13 @@ def _session(leader: int) -> list[int]:
             if int(session) == leader and state not in (b"Z", b"X"):
                 found.append(int(name))
     return found
+
+
+def _full_disk(log: Path | None) -> str:
+    """A log on a full disk lacks the very line that says so."""
+    if log is None or shutil.disk_usage(log.parent).free >= FULL_BYTES:
+        return ""
+    return f"\n{log.parent}: {os.strerror(errno.ENOSPC)}"
 
 
 def _tail(log: Path | None, data: bytes) -> str:

@@ -99,4 +99,5 @@ def _run(bench: Bench, argv: Sequence[str | os.PathLike[str]]) -> None:
         cwd=bench.project,
         env=space.variables(jobs=bench.inflight, include=item.recipe.include, extra=render_env(item.recipe, archs)),
         log=space.log,
+        program=Path(argv[0]).name,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +118,21 @@ LEFT_BEHIND = (
     "CFLAGS", "CXXFLAGS", "CPATH", "LD_LIBRARY_PATH", "LD_PRELOAD_NOT", "NVCC_PREPEND_FLAGS", "TORCH_CUDA_ARCH_LIST",
     "CUDA_HOME", "VIRTUAL_ENV", "SOURCE_DATE_EPOCH",
 )  # fmt: skip
+
+
+def test_a_program_behind_a_wrapper_is_called_by_its_own_name(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="a test: nvcc ended with status 3"):
+        run(["env", "sh", "-c", "exit 3"], doing="a test", program="nvcc", log=tmp_path / "log")
+
+
+def test_a_log_that_a_full_disk_cut_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=4096))
+    with pytest.raises(CommandFailed) as caught:
+        run(["sh", "-c", "exit 3"], doing="a test", log=tmp_path / "log")
+    assert caught.value.code is ExitCode.REFUSED
+    assert "free some room" in caught.value.fix
+    assert str(tmp_path) in caught.value.tail
 
 
 def test_the_callers_settings_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:
