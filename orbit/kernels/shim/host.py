@@ -37,6 +37,8 @@ HOST_SIDE = ".cudafe1.cpp"
 DEVICE_TEXT = re.compile(r"(?:\.(compute_\w+))?\.cpp1\.ii$")
 """nvcc's name for a unit preprocessed for one architecture."""
 HOST_TEXT = ".cpp4.ii"
+ASSEMBLER_READS = (b".incbin", b".include")
+"""Words in a text with which the assembler reads a file that the text does not show."""
 
 
 def run_host(tool: str, arguments: Sequence[str], config: Config) -> int:
@@ -105,14 +107,18 @@ def _key(tool: str, real: str, call: HostCall, config: Config) -> str:
     def take(piece: bytes) -> None:
         nonlocal rest, unseen
         whole, newline, rest = (rest + piece).rpartition(b"\n")
-        unseen = unseen or b".incbin" in whole
+        unseen = unseen or _reads_more(whole)
         digest.update(clean(whole + newline, config))
 
-    if stream([real, *call.text_arguments()], take) or unseen or b".incbin" in rest:
+    if stream([real, *call.text_arguments()], take) or unseen or _reads_more(rest):
         return ""
     digest.update(clean(rest, config))
     words = json.dumps([clean_text(word, config) for word in call.key_arguments()])
     return key_of("host", tool, identity, inside(".", config), words, digest.hexdigest())
+
+
+def _reads_more(text: bytes) -> bool:
+    return any(word in text for word in ASSEMBLER_READS)
 
 
 def _text_is_needed(output: str, source: str, config: Config) -> bool:

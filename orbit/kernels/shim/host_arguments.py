@@ -28,7 +28,7 @@ SEARCH = ("-I", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix",
 """Where headers are looked for: what was found is in the preprocessed text."""
 ELSEWHERE = ("-save-temps", "-fdump-", "-ftime-trace", "-fprofile", "--coverage", "-fstack-usage", "-gsplit-dwarf",
              "-aux-info", "-fcallgraph-info", "-ftest-coverage", "-march=native", "-mtune=native", "-mcpu=native",
-             "-specs", "-fplugin", "-wrapper", "-Wa,-a")  # fmt: skip
+             "-specs", "-fplugin", "-wrapper", "-Wa,-a", "-fmodule", "-fauto-profile")  # fmt: skip
 """Beginnings of flags that write a second file, read one that the text does not show, or depend on the machine."""
 
 

@@ -55,7 +55,16 @@ def test_dependency_files() -> None:
 
 
 def test_what_a_text_does_not_show_is_not_cached() -> None:
-    for flag in ("-march=native", "--coverage", "-fprofile-use=x", "-gsplit-dwarf", "-save-temps", "-Wa,-adhln=x"):
+    for flag in (
+        "-march=native",
+        "--coverage",
+        "-fprofile-use=x",
+        "-gsplit-dwarf",
+        "-save-temps",
+        "-Wa,-adhln=x",
+        "-fmodules-ts",
+        "-fauto-profile=x",
+    ):
         assert not HostCall(["-c", "a.cpp", flag]).cacheable
     assert HostCall(["-c", "a.cpp", "-march=x86-64-v3"]).cacheable
 
@@ -159,8 +168,10 @@ def test_warnings_are_said_again_and_errors_are_not_kept(farm: Path) -> None:
 
 
 @needs_gxx
-def test_a_file_that_only_the_assembler_reads_is_not_cached(farm: Path) -> None:
-    write(farm, text='asm(".incbin \\"a.h\\"");\n')
+@pytest.mark.parametrize("word", [".incbin", ".include"])
+def test_a_file_that_only_the_assembler_reads_is_not_cached(farm: Path, word: str) -> None:
+    (farm / "src" / "empty.s").write_text("")
+    write(farm, text=f'asm("{word} \\"empty.s\\"");\n')
     gxx(farm)
     assert became(farm) == ["off"]
 
