@@ -76,6 +76,7 @@ def _manifest(item: Item, space: Workspace, tree: Path, run_paths: tuple[RunPath
         closure=str(item.inputs["closure"]),
         env=dict(item.inputs["env"]),
         shim=str(item.inputs["shim"]),
+        linked_units=item.recipe.linked_units,
         run_paths_removed={each.file: str(len(each.removed)) for each in run_paths if each.removed},
         run_paths_set={each.file: ":".join(each.result) for each in run_paths if each.added},
         wheel=wheel.name,

@@ -77,6 +77,8 @@ class BuildManifest(Record, frozen=True, kw_only=True):
     """Variables the recipe set."""
     shim: str
     """sha256 of the compiler shim."""
+    linked_units: int = 0
+    """Fatbin containers of static libraries, which have architectures of their own; see the recipe."""
     run_paths_removed: dict[str, str] = {}
     """Absolute run paths taken out of binaries: file to number of entries."""
     run_paths_set: dict[str, str] = {}

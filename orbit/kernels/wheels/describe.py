@@ -279,11 +279,13 @@ def _differences(
         yield "it is the manifest of another file of this name: the sha256 differs"
     if stated.units and given != requested:
         yield f"compiled for {', '.join(sorted(given, key=_order)) or 'nothing'}"
-    for item in env.objects:
-        boxes = [box for box in item.containers if not box.bare]
-        wrong = sum(container_archs(box) != requested for box in boxes)
-        if requested and wrong:
-            yield f"{env.in_site(item.path)}: {wrong} of {len(boxes)} containers hold other architectures"
+    filled = {item.path: [container_archs(box) for box in item.containers if not box.bare] for item in env.objects}
+    wrong = {name: sum(archs != requested for archs in each) for name, each in filled.items()}
+    # what static libraries brought along is in the recipe, by number
+    if requested and sum(wrong.values()) != stated.linked_units:
+        for name, count in wrong.items():
+            if count:
+                yield f"{env.in_site(name)}: {count} of {len(filled[name])} containers hold other architectures"
     there = {env.in_site(item.path): arch_counts(item.containers) for item in env.objects}
     for binary in stated.found:
         if binary.images != there.get(binary.file, {}):

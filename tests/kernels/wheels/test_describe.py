@@ -161,6 +161,16 @@ def test_a_manifest_that_does_not(tmp_path: Path, parts: dict[str, object], says
     assert "DIFFERS" in render_description(describe(path))
 
 
+@pytest.mark.parametrize(("linked", "agrees"), [(0, False), (1, True), (2, False)])
+def test_containers_of_static_libraries_agree_when_they_are_counted(tmp_path: Path, linked: int, agrees: bool) -> None:
+    path = wheel(tmp_path, BOTH)
+    # asked for one target: the one container of both stands for a library's own
+    beside(path, requested=("compute_90a:sm_90a",), units=(unit("sm_90a"),), linked_units=linked)
+    state = describe(path).manifest
+    assert state is not None
+    assert state.agrees == agrees
+
+
 def test_a_manifest_that_is_none(tmp_path: Path) -> None:
     path = wheel(tmp_path, BOTH)
     (tmp_path / f"{NAME}.manifest.json").write_text("{}")
