@@ -17,7 +17,7 @@ from orbit.core.files import remove_tree
 from orbit.core.records import Record
 from orbit.core.store import RECORD_NAME, Store
 
-ENTRY_KINDS = ("wheel", "verified", "sdist", "locked-wheel", "git", "build-env")
+ENTRY_KINDS = ("wheel", "verified", "sdist", "locked-wheel", "git", "build-env", "tool")
 """Kinds of store entries that belong to kernels."""
 UNITS = "units"
 """Folder of the unit cache: one file per step or object."""

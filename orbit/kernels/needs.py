@@ -10,6 +10,10 @@ from orbit.core.store import Store
 from orbit.kernels.buildenv import KIND as BUILD_ENV
 from orbit.kernels.buildenv import environment_inputs
 from orbit.kernels.plan import KIND, make_plan
+from orbit.kernels.prebuilt.disassembler import KIND as TOOL
+from orbit.kernels.prebuilt.disassembler import disassembler_inputs
+from orbit.kernels.prebuilt.listing import PACKAGE as DISASSEMBLER
+from orbit.kernels.prebuilt.obtain import locked_wheel
 from orbit.kernels.prebuilt.verify import KIND as VERIFIED
 from orbit.kernels.prebuilt.verify import verified_inputs
 from orbit.kernels.sources import Source
@@ -36,6 +40,11 @@ def _of(profile: Profile, lock: Lock, root: Path, store: Store) -> Iterator[tupl
         yield VERIFIED, content_key(verified_inputs(check.recipe, profile, lock))
         yield BUILD_ENV, content_key(environment_inputs(check.recipe.group, lock))
         yield from _source(check.source)
+        for dist in check.recipe.beside:
+            yield from _source(locked_wheel(dist, lock))
+        if check.recipe.mode == "jit":
+            yield TOOL, content_key(disassembler_inputs(lock))
+            yield from _source(locked_wheel(DISASSEMBLER, lock))
 
 
 def _source(source: Source) -> Iterator[tuple[str, str]]:

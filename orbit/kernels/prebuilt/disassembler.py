@@ -11,6 +11,13 @@ from orbit.kernels.prebuilt.listing import PACKAGE, unpack_tool
 from orbit.kernels.prebuilt.obtain import locked_wheel, obtain_wheel
 from orbit.profile.lock import Lock
 
+KIND = "tool"
+
+
+def disassembler_inputs(lock: Lock) -> dict[str, Any]:
+    """The key of the disassembler in the store."""
+    return {"wheel": locked_wheel(PACKAGE, lock).sha256}
+
 
 def locked_disassembler(lock: Lock, store: Store, progress: Progress) -> Path:
     """``nvdisasm`` in the store, out of the wheel that the lock names.
@@ -23,4 +30,4 @@ def locked_disassembler(lock: Lock, store: Store, progress: Progress) -> Path:
         unpack_tool(obtain_wheel(source, store, progress), folder)
         return {}
 
-    return store.obtain("tool", {"wheel": source.sha256}, work).path / "nvdisasm"
+    return store.obtain(KIND, disassembler_inputs(lock), work).path / "nvdisasm"
