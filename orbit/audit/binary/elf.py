@@ -42,6 +42,8 @@ SHT_NOBITS = 8
 PT_LOAD = 1
 PT_DYNAMIC = 2
 EM_CUDA = 190
+SHT_CUDA_SHARED = 0x7000000A
+"""Static shared memory of a kernel in relocatable device code (nvcc 13.0 -rdc=true): a size, and no bytes."""
 
 
 class Buffer(Protocol):
@@ -201,7 +203,8 @@ class Elf:
         found = []
         spare = MAX_SECTION_NAMES
         for name, kind, _flags, address, offset, size, link, _info, _align, entry_size in raw:
-            stored = 0 if kind == SHT_NOBITS else size
+            without = kind == SHT_NOBITS or (kind == SHT_CUDA_SHARED and self.machine == EM_CUDA)
+            stored = 0 if without else size
             if stored:
                 self.require(offset, stored, "section")
             text = _string(names, name, self.label) if names_index else ""

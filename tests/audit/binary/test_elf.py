@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from orbit.audit.binary.dynamic import read_dynamic
 from orbit.audit.binary.elf import (
+    EM_CUDA,
     HEADER,
     SECTION,
+    SHT_CUDA_SHARED,
     SHT_NOBITS,
     Elf,
     FileBuffer,
@@ -30,7 +32,7 @@ from tests.writers.fatbin import write_container, write_section
 
 DATA = b"some bytes"
 SAMPLE = write_elf(soname="libx.so", needed=["libc.so.6"], sections=[(".data", DATA)])
-PHOFF, SHOFF, PHENTSIZE, SHENTSIZE, SHNUM, SHSTRNDX = 32, 40, 54, 58, 60, 62
+MACHINE, PHOFF, SHOFF, PHENTSIZE, SHENTSIZE, SHNUM, SHSTRNDX = 18, 32, 40, 54, 58, 60, 62
 """Where the fields of the file header lie."""
 NAME, KIND, OFFSET, SIZE, LINK = 0, 4, 24, 32, 40
 """Where the fields of a section header lie."""
@@ -159,6 +161,16 @@ def test_section_without_bytes_in_the_file_holds_nothing(offset: int) -> None:
     elf = Elf(data, "x")
     assert [item.size for item in elf.sections() if item.name == ".nv_fatbin"] == [0]
     assert list(containers_of(elf)) == []
+
+
+def test_shared_memory_of_relocatable_device_code_has_no_bytes() -> None:
+    at = header_at(SAMPLE, ".data")
+    shared = put(put(SAMPLE, at + KIND, "<I", SHT_CUDA_SHARED), at + SIZE, "<Q", 1 << 20)
+    device = Elf(put(shared, MACHINE, "<H", EM_CUDA), "x")
+    assert [item.size for item in device.sections() if item.name == ".data"] == [0]
+    # the number means something else on other machines
+    with pytest.raises(MalformedElf, match="lies outside the file"):
+        Elf(shared, "x").sections()
 
 
 def test_opening_files_that_are_not_elf(tmp_path: Path) -> None:
