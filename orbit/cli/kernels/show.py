@@ -31,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
     from orbit.kernels.recipe import recipe_names
 
     if args.what in recipe_names():
+        asked = [f"--{name}" for name in ("deep", "sass", "verbose") if getattr(args, name)]
+        if asked:
+            raise InputError(f"{', '.join(asked)}: about wheels, and {args.what} is a recipe", fix="give a .whl file")
         return _recipe(args)
     if args.what.endswith(".whl"):
         return _wheel(args)
