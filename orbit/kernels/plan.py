@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any
 
-from orbit.core.files import tree_hash
+from orbit.core.files import sha256_file, tree_hash
 from orbit.core.findings import Skipped
 from orbit.core.records import Record, content_key, load_json
 from orbit.core.store import Store
@@ -23,7 +24,11 @@ from orbit.profile.lock import Lock, read_lock
 from orbit.profile.model import Profile
 
 FORMAT = 2
-"""Bumped when a finished wheel, or what a build leaves in the store, changes shape."""
+"""Bumped when what a build leaves in the store changes shape."""
+COMPILING = ("shim", "fronts.py", "workspace.py", "backend.py")
+"""Modules of this room that decide what a compiler is told."""
+FINISHING = ("finish.py", "wheels/archive.py", "wheels/contents.py", "wheels/run_paths.py", "wheels/tags.py")
+"""Modules that decide what a finished wheel holds besides. A change of these compiles nothing again."""
 TIERS = ("core", "all")
 KIND = "wheel"
 MANIFEST = "manifest.json"
@@ -91,6 +96,7 @@ def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store
     source = resolve_source(recipe, lock, root)
     compiled = {
         "shim": shim_hash(),
+        "code": code_hash(COMPILING),
         "python": sys.version.split()[0],
         "python_build": python_build(),
         "host_compiler": host_toolchain(),
@@ -112,6 +118,7 @@ def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store
     inputs = {
         **compiled,
         "format": FORMAT,
+        "finish": code_hash(FINISHING),
         "dist": recipe.dist,
         "artifacts": recipe.artifacts,
         "device_units": recipe.device_units,
@@ -160,3 +167,10 @@ def _skip(recipe: Recipe) -> Skipped:
 def shim_hash() -> str:
     """Hash of the compiler fronts as they are installed into builds."""
     return tree_hash(Path(shim.__file__).parent)
+
+
+@functools.cache
+def code_hash(modules: tuple[str, ...]) -> str:
+    """Hash of modules and folders of this room."""
+    places = [Path(__file__).parent / name for name in modules]
+    return content_key([tree_hash(place) if place.is_dir() else sha256_file(place) for place in places])

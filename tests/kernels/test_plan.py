@@ -129,3 +129,20 @@ def test_what_is_asserted_changes_the_wheel_s_key_and_not_the_objects(
     after = item(tmp_path, "causal-conv1d")
     assert content_key(after.inputs) != content_key(before.inputs)
     assert after.compile_key == before.compile_key
+
+
+def test_code_that_decides_about_a_wheel_is_in_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = item(tmp_path, "causal-conv1d")
+    real = plans.code_hash
+
+    def changed(modules: tuple[str, ...]) -> Item:
+        with monkeypatch.context() as patch:
+            patch.setattr(plans, "code_hash", lambda asked: "other" if asked == modules else real(asked))
+            return item(tmp_path, "causal-conv1d")
+
+    finished, compiled = changed(plans.FINISHING), changed(plans.COMPILING)
+    assert len({content_key(each.inputs) for each in (before, finished, compiled)}) == 3
+    assert finished.compile_key == before.compile_key
+    assert compiled.compile_key != before.compile_key
+    for name in (*plans.COMPILING, *plans.FINISHING):
+        assert (Path(plans.__file__).parent / name).exists()
