@@ -202,7 +202,7 @@ def _diff(args: argparse.Namespace) -> int:
     """Two targets, or two reports saved with --json, compared."""
     from orbit.audit.reports.diff import diff_reports, load_report
     from orbit.audit.reports.diff_text import render_diff
-    from orbit.core.records import canonical
+    from orbit.core.records import compact_json
     from orbit.errors import ExitCode, InputError
 
     if len(args.targets) != 3:
@@ -215,5 +215,5 @@ def _diff(args: argparse.Namespace) -> int:
     difference = diff_reports(*sides)
     sys.stderr.write(render_diff(difference, verbose=args.verbose, **_terminal(sys.stderr)))
     if args.json or args.format == "json":
-        _put(canonical(difference) + b"\n")
+        _put(compact_json(difference) + b"\n")
     return ExitCode.FINDINGS if difference.worse else ExitCode.OK

@@ -69,6 +69,11 @@ def canonical(value: Any) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
+def compact_json(value: Any) -> bytes:
+    """JSON on one line for programs: fields in the order of their record (``schema`` first), dictionaries sorted."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
 def content_key(value: Any) -> str:
     """sha256 hex of :func:`canonical`: the identity of a set of inputs."""
     return hashlib.sha256(canonical(value)).hexdigest()

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbit.core.records import Record, canonical, content_key, convert, dump_json, load_json, load_toml, parse_toml
+from orbit.core.records import (
+    Record,
+    canonical,
+    compact_json,
+    content_key,
+    convert,
+    dump_json,
+    load_json,
+    load_toml,
+    parse_toml,
+)
 from orbit.errors import ExitCode, InputError
 
 
@@ -149,6 +159,11 @@ def test_json_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a":' * 50_000)
     with pytest.raises(InputError, match="recursion"):
         load_json(tmp_path / "a.json", dict[str, object])
+
+
+def test_json_for_programs_keeps_the_order_of_the_record() -> None:
+    assert compact_json(Ordered(zebra=1, apple=("x",))) == b'{"zebra":1,"apple":["x"]}'
+    assert compact_json({"b": 1, "a": 2}) == b'{"a":2,"b":1}'
 
 
 class Ordered(Record, frozen=True, kw_only=True):

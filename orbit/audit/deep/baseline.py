@@ -21,7 +21,7 @@ import zstandard
 from orbit.audit.deep.depth import Depth, FileDepth
 from orbit.audit.known.device import readable_name
 from orbit.core.files import read_file, write_atomic
-from orbit.core.records import Record, canonical
+from orbit.core.records import Record, compact_json
 from orbit.errors import InputError
 
 MAX_FILE_BYTES = 1 << 28
@@ -115,7 +115,7 @@ def _sizes(item: FileDepth) -> tuple[Sizes, dict[str, dict[str, set[str]]]]:
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
     """Write it, whole or not at all. Equal baselines give equal bytes (with one version of zstd)."""
-    write_atomic(path, zstandard.ZstdCompressor(level=10).compress(canonical(baseline)))
+    write_atomic(path, zstandard.ZstdCompressor(level=10).compress(compact_json(baseline)))
 
 
 def read_baseline(path: Path) -> Baseline:

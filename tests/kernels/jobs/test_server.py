@@ -130,29 +130,33 @@ def test_what_a_running_step_holds_is_not_counted_twice(monkeypatch: pytest.Monk
 
     server = JobServer(Limits(4, 100 * GIB, 0), available=available)
     program = (
-        "import sys; sys.path[:] = eval(sys.argv[2]); from tests.kernels.jobs.writers import Client\n"
+        "import sys; sys.path[:] = eval(sys.argv[3]); from tests.kernels.jobs.writers import Client\n"
         "client = Client(sys.argv[1]).ask(); assert client.answer() == 'go\\n'\n"
-        "held = b'a' * (220 << 20); print('up', flush=True); input()"
+        "held = b'a' * (int(sys.argv[2]) << 20); print('up', flush=True); input()"
     )
+
+    def step(held_mib: int) -> subprocess.Popen[str]:
+        """A process of its own: what this one holds, with all of pytest, is nobody's step."""
+        argv = [sys.executable, "-c", program, server.path, str(held_mib), repr(sys.path)]
+        started = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert started.stdout is not None
+        assert started.stdout.readline() == "up\n"
+        return started
+
     with server, server.build(estimator(memory=250 * MIB)):
-        first = subprocess.Popen(
-            [sys.executable, "-c", program, server.path, repr(sys.path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert first.stdout is not None
+        first, second = step(220), None
         try:
-            assert first.stdout.readline() == "up\n"
             left[0] = 300 * MIB
             assert until(lambda: server.peak_used_bytes > 220 * MIB)
             assert until(lambda: seen[-2:] == [300 * MIB] * 2)  # the first of these two looks is over
-            second = Client(server.path).ask()
-            assert second.answer() == "go\n"
+            second = step(0)
             third = Client(server.path).ask()
             assert third.waits(0.3)
-            second.close()
             third.close()
         finally:
-            first.communicate("\n")
+            for each in (first, second):
+                if each:
+                    each.communicate("\n")
 
 
 def test_a_step_larger_than_the_machine_runs_alone_and_says_so() -> None:

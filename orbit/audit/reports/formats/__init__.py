@@ -8,13 +8,13 @@ from orbit.audit.reports.formats.html import to_html
 from orbit.audit.reports.formats.junit import to_junit
 from orbit.audit.reports.formats.sarif import to_sarif
 from orbit.audit.reports.report import AuditReport
-from orbit.core.records import canonical
+from orbit.core.records import compact_json
 from orbit.errors import InputError
 
 
 def to_json(report: AuditReport) -> bytes:
     """One line of JSON with the schema docs/schemas/audit.json."""
-    return canonical(report) + b"\n"
+    return compact_json(report) + b"\n"
 
 
 FORMATS: dict[str, Callable[[AuditReport], bytes]] = {
