@@ -95,20 +95,27 @@ def has_logic(name: str) -> bool:
 
 
 def rule_ids() -> dict[str, str]:
-    """Rule id -> where: every string that reaches ``Finding(rule=...)``, directly, by constant or through a helper."""
+    """Rule id -> where: every string that reaches ``Finding(rule=...)``, directly, by constant or through a helper.
+
+    A helper with a leading underscore counts in its own file, any other one everywhere.
+    """
     found: dict[str, str] = {}
+    makers: dict[str, dict[str, tuple[int, str]]] = {}
     for name in python_files("orbit"):
         constants = _string_constants(tree(name))
-        makers: dict[str, tuple[int, str]] = {}
+        makers[name] = {}
         for function in functions(name):
             parameters = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
             for call in _calls(function, "Finding"):
                 given = next((k.value for k in call.keywords if k.arg == "rule"), None)
                 if isinstance(given, ast.Name) and given.id in parameters:
-                    makers[function.name] = (parameters.index(given.id), given.id)
+                    makers[name][function.name] = (parameters.index(given.id), given.id)
                 elif (value := _string(given, constants)) is not None:
                     found.setdefault(value, f"{name}:{call.lineno}")
-        for maker, (position, parameter) in makers.items():
+    shared = {maker: how for own in makers.values() for maker, how in own.items() if not maker.startswith("_")}
+    for name in python_files("orbit"):
+        constants = _string_constants(tree(name))
+        for maker, (position, parameter) in (shared | makers[name]).items():
             for call in _calls(tree(name), maker):
                 by_name = next((k.value for k in call.keywords if k.arg == parameter), None)
                 by_place = call.args[position] if len(call.args) > position else None

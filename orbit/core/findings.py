@@ -38,6 +38,11 @@ class Finding(Record, frozen=True, kw_only=True):
         return self.severity is Severity.ERROR and not self.waiver
 
 
+def error_finding(rule: str, subject: str, message: str, evidence: dict[str, str], fix: str) -> Finding:
+    """A finding of severity ERROR."""
+    return Finding(rule=rule, severity=Severity.ERROR, subject=subject, message=message, evidence=evidence, fix=fix)
+
+
 class Skipped(Record, frozen=True, kw_only=True):
     """Work that was not done, and why. Shown in every report; never counted as success."""
 

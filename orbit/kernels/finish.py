@@ -11,7 +11,6 @@ from orbit.audit.binary.fatbin import read_containers
 from orbit.core.console import Silent
 from orbit.core.files import sha256_file
 from orbit.core.findings import Finding, Severity
-from orbit.core.proc import run
 from orbit.core.records import dump_json
 from orbit.errors import CheckFailed
 from orbit.kernels import manifest as manifests
@@ -20,6 +19,7 @@ from orbit.kernels.features import check_features
 from orbit.kernels.manifest import Binary, BuildManifest
 from orbit.kernels.plan import MANIFEST, Item
 from orbit.kernels.symbols import wheel_symbols
+from orbit.kernels.toolchain import compiler_release
 from orbit.kernels.wheels.archive import elf_names, file_names, write_wheel
 from orbit.kernels.wheels.contents import disorders, leaks, missing_artifacts, version_of
 from orbit.kernels.wheels.describe import judge_wheel
@@ -69,7 +69,7 @@ def _manifest(item: Item, space: Workspace, tree: Path, run_paths: tuple[RunPath
         requested=tuple(f"{virtual}:{real}" for virtual, real in item.pairs),
         units=manifests.read_units(space.units),
         found=_device_code(tree),
-        compiler=_compiler(space),
+        compiler=compiler_release(space.cuda),
         host_compiler=str(item.inputs["host_compiler"]),
         python=str(item.inputs["python"]),
         group=item.recipe.group,
@@ -120,9 +120,3 @@ def host_paths(space: Workspace) -> tuple[str, ...]:
     it is a system folder."""
     interpreter = () if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)
     return (str(space.root), os.path.realpath(space.env), *interpreter)
-
-
-def _compiler(space: Workspace) -> str:
-    shown = run([space.cuda / "bin" / "nvcc", "--version"], doing="ask nvcc for its version")
-    lines = [line for line in shown.stdout.decode().splitlines() if line.startswith("Cuda compilation tools")]
-    return lines[0] if lines else "unknown"

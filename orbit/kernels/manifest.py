@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orbit.audit.binary.fatbin import Container
-from orbit.core.findings import Finding, Severity
+from orbit.core.findings import Finding, error_finding
 from orbit.core.records import Record
 from orbit.errors import InputError
 from orbit.kernels.prebuilt.record import JitProof, Verified
@@ -137,7 +137,7 @@ def _compiled(manifest: BuildManifest) -> Iterator[Finding]:
     wanted = tuple(f"arch={pair.replace(':', ',code=')}" for pair in manifest.requested)
     for unit in manifest.units:
         if unit.kind != "host" and unit.status == 0 and unit.effective != wanted:
-            yield _finding(
+            yield error_finding(
                 "kernel-compiled",
                 f"{manifest.recipe}: {', '.join(unit.sources)}",
                 "was not compiled for the architectures of the profile",
@@ -153,7 +153,7 @@ def _found(manifest: BuildManifest, recipe: Recipe) -> Iterator[Finding]:
     # static libraries bring what their authors compiled: so many containers as the recipe says, not one more
     if linked != recipe.linked_units:
         for binary, archs in strange:
-            yield _finding(
+            yield error_finding(
                 "kernel-found",
                 f"{manifest.recipe}: {binary.file}",
                 f"{binary.coverage[archs]} fatbin containers hold other architectures than the profile's",
@@ -163,14 +163,10 @@ def _found(manifest: BuildManifest, recipe: Recipe) -> Iterator[Finding]:
     containers = sum(sum(binary.coverage.values()) for binary in manifest.found)
     if containers != recipe.device_units + recipe.linked_units:
         says = str(recipe.device_units) + (f" and {recipe.linked_units} linked in" if recipe.linked_units else "")
-        yield _finding(
+        yield error_finding(
             "kernel-units",
             manifest.recipe,
             f"{containers} fatbin containers in the wheel, the recipe says {says}",
             {"compiled": str(sum(unit.kind == "compile" for unit in manifest.units)), "found": str(containers)},
             "if upstream changed its sources on purpose, change device_units in the recipe; else kernels were dropped",
         )
-
-
-def _finding(rule: str, subject: str, message: str, evidence: dict[str, str], fix: str) -> Finding:
-    return Finding(rule=rule, severity=Severity.ERROR, subject=subject, message=message, evidence=evidence, fix=fix)

@@ -42,6 +42,12 @@ def host_toolchain() -> str:
     return f"g++ {version}, ld {found[-1] if found else 'unknown'}, {libc}"
 
 
+def compiler_release(cuda: Path) -> str:
+    """The line of ``nvcc --version`` that names the release, of the CUDA_HOME ``cuda``; ``unknown`` without one."""
+    shown = run([cuda / "bin" / "nvcc", "--version"], doing="ask nvcc for its version").stdout.decode()
+    return next((line for line in shown.splitlines() if line.startswith("Cuda compilation tools")), "unknown")
+
+
 @functools.cache
 def python_build() -> str:
     """Hash of what the interpreter gives to the compilation of extensions, wherever it is installed.

@@ -25,7 +25,7 @@ from orbit.profile.model import load_profile
 @pytest.fixture
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setattr(plans, "host_toolchain", lambda: "g++ 12.2.0")
-    monkeypatch.setattr(module, "_compiler", lambda _space: "a compiler")
+    monkeypatch.setattr(module, "compiler_release", lambda _cuda: "a compiler")
     found = Workspace(tmp_path / "build", tmp_path / "log")
     (found.env / SITE).mkdir(parents=True)
     return found

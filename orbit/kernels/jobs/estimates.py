@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Literal
 
 from orbit.core.records import Record, dump_json, load_json
 from orbit.errors import InputError
+from orbit.kernels.jobs.periodic import every
 from orbit.kernels.jobs.steps import FOLLOWING, PROBE, Key, Line
 
 SCHEMA = 1
@@ -219,7 +219,6 @@ def remembering(
     ``lines`` gives all steps of the build that ended so far, as :meth:`JobServer.lines` does; each is taken once. Wrap
     this around :meth:`JobServer.build`, whose end takes in what clients sent last.
     """
-    ended = threading.Event()
     taken = 0
 
     def keep() -> None:
@@ -229,17 +228,13 @@ def remembering(
             remember(store_root, recipe, new)
             taken += len(new)
 
-    def watch() -> None:
-        while not ended.wait(every_s):
-            # a full disk is reported by the build itself; the measures are tried again
-            with contextlib.suppress(OSError):
-                keep()
+    def try_to_keep() -> None:
+        # a full disk is reported by the build itself; the measures are tried again
+        with contextlib.suppress(OSError):
+            keep()
 
-    thread = threading.Thread(target=watch, name=f"estimates {recipe}", daemon=True)
-    thread.start()
     try:
-        yield
+        with every(every_s, try_to_keep, f"estimates {recipe}"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         keep()

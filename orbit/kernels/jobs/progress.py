@@ -9,11 +9,11 @@ budget (ten steps of 10 GiB on 24 GiB run two by two, however many cores there a
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orbit.core.console import Progress
+from orbit.kernels.jobs.periodic import every
 from orbit.kernels.jobs.policy import GIB, Limits, Shortage
 from orbit.kernels.jobs.steps import PROBE, Key, Line
 from orbit.kernels.jobs.view import PackageView, ServerView
@@ -229,20 +229,13 @@ class Reporter:
 @contextlib.contextmanager
 def reported(view: Callable[[], ServerView], progress: Progress, poll_s: float = POLL_S) -> Iterator[None]:
     """Show progress of all packages from a thread while the body runs."""
-    ended = threading.Event()
     reporter = Reporter(progress)
     began_s = view().now_s
 
-    def watch() -> None:
-        while not ended.wait(poll_s):
-            seen = view()
-            if any(package.open for package in seen.packages):
-                reporter.tell(overall(seen, began_s), sum(len(package.finished) for package in seen.packages))
+    def look() -> None:
+        seen = view()
+        if any(package.open for package in seen.packages):
+            reporter.tell(overall(seen, began_s), sum(len(package.finished) for package in seen.packages))
 
-    thread = threading.Thread(target=watch, name="progress", daemon=True)
-    thread.start()
-    try:
+    with every(poll_s, look, "progress"):
         yield
-    finally:
-        ended.set()
-        thread.join()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orbit.audit.known.policy import matches
 from orbit.core.console import Progress
-from orbit.core.findings import Finding, Severity
+from orbit.core.findings import Finding, error_finding
 from orbit.errors import MissingError
 from orbit.kernels import manifest as manifests
 from orbit.kernels.buildenv import SITE, closure_hash
@@ -116,18 +116,14 @@ def _contents(recipe: Recipe, judged: Judged) -> Iterator[Finding]:
     files = [facts.in_site(path) for path, fact in facts.tree.entries.items() if fact.is_file]
     for pattern in recipe.artifacts:
         if not any(matches(name, (pattern,)) for name in files):
-            yield _finding(
+            yield error_finding(
                 "kernel-artifact", recipe.name, f"no file matches {pattern}", {"files": str(len(files))},
                 "upstream's build dropped it: lock another release; the package fails without it, or compiles it",
             )  # fmt: skip
     containers = sum(len(item.containers) for item in facts.objects)
     if containers != recipe.device_units:
-        yield _finding(
+        yield error_finding(
             "kernel-units", recipe.name,
             f"{containers} fatbin containers in the wheel, the recipe says {recipe.device_units}", {},
             "if upstream changed its sources on purpose, change device_units in the recipe; else kernels were dropped",
         )  # fmt: skip
-
-
-def _finding(rule: str, subject: str, message: str, evidence: dict[str, str], fix: str) -> Finding:
-    return Finding(rule=rule, severity=Severity.ERROR, subject=subject, message=message, evidence=evidence, fix=fix)

@@ -17,7 +17,7 @@ from orbit.audit.binary.cubin import DeviceCode, read_cubin
 from orbit.audit.binary.payload import MalformedImage
 from orbit.core.console import Progress
 from orbit.core.files import tree_hash
-from orbit.core.findings import Finding, Severity
+from orbit.core.findings import Finding, error_finding
 from orbit.core.paths import data_file
 from orbit.core.proc import run
 from orbit.env.cuda_home import link_farm
@@ -27,7 +27,7 @@ from orbit.kernels.prebuilt.generated import Generator, digest, flags_for, missi
 from orbit.kernels.prebuilt.listing import count, disassemble, operations
 from orbit.kernels.prebuilt.record import JitProof, Probed
 from orbit.kernels.recipe import JitUse, Probe, Recipe
-from orbit.kernels.toolchain import host_toolchain
+from orbit.kernels.toolchain import compiler_release, host_toolchain
 from orbit.profile.model import GpuTarget, Profile
 
 TEXT = "kernel-jit-text"
@@ -69,7 +69,7 @@ def prove(
     generator = Generator(use.generator, _read(site, use.generator))
     bench = Bench(recipe, use, site, cuda, nvdisasm, scratch, generator)
     findings = [
-        _finding(
+        error_finding(
             TEXT, use.generator, "does not have a text that its recipe counts on", {"text": text},
             "the release compiles with other flags, or names its cache by other things: correct the recipe's [jit]",
         )
@@ -86,7 +86,7 @@ def prove(
     headers = [path for folder in use.include for path in (site / folder).rglob("*") if path.is_file()]
     return (
         JitProof(
-            compiler=_compiler(bench),
+            compiler=compiler_release(bench.cuda),
             host_compiler=host_toolchain(),
             flags=flags_for(use, include="{include}", arch="sm_{arch}"),
             headers=len(headers),
@@ -109,7 +109,7 @@ def without_probe(recipe: Recipe, profile: Profile) -> Iterator[Finding]:
     """One finding per target that no probe is for: nothing was proved for it."""
     for target in profile.targets:
         if not probes_for(recipe, target):
-            yield _finding(
+            yield error_finding(
                 PROBE, f"{recipe.name}: {target.name}", f"has no probe for capability {target.capability}", {},
                 f"add [[probes]] with capability = \"{target.capability}\" to kernels/recipes/{recipe.name}.toml",
             )  # fmt: skip
@@ -132,19 +132,20 @@ def judge_cubin(
     shown = {"probe": probe.name, "architecture": code.arch, "kernels": str(len(code.kernels))}
     if code.arch != probe.arch or not loads(probe.arch, capability):
         fix = "look at the compiler's command line: the package asks for another architecture than the recipe says"
-        yield _finding(PROBE, subject, f"is code for {code.arch or 'nothing'}, not for {probe.arch}", shown, fix)
+        yield error_finding(PROBE, subject, f"is code for {code.arch or 'nothing'}, not for {probe.arch}", shown, fix)
     if not code.kernels:
-        yield _finding(PROBE, subject, "holds no kernel", shown, "the source text instantiates nothing: see the recipe")
+        nothing = "the source text instantiates nothing: see the recipe"
+        yield error_finding(PROBE, subject, "holds no kernel", shown, nothing)
     for kernel in code.kernels:
         if kernel.stub:
-            yield _finding(
+            yield error_finding(
                 PROBE, subject, "holds a kernel that does nothing: its code is guarded away for this architecture",
                 {**shown, "kernel": kernel.name, "what": kernel.stub, "says": kernel.says},
                 "compile for the architecture with the device's own instructions (suffix a or f)",
             )  # fmt: skip
     lacking = [name for name, number in instructions.items() if not number]
     if lacking:
-        yield _finding(
+        yield error_finding(
             PROBE, subject, f"holds no {', '.join(lacking)}", {**shown, "found": str(instructions)},
             "it was compiled without what makes it fast, or the recipe expects the wrong instructions",
         )  # fmt: skip
@@ -156,7 +157,7 @@ def _probe(bench: Bench, probe: Probe, target: GpuTarget) -> tuple[Probed | None
     try:
         source = source_of(probe, bench.generator, folder)
     except CheckFailed as error:
-        return None, [_finding(TEXT, subject, error.what, {}, error.fix)]
+        return None, [error_finding(TEXT, subject, error.what, {}, error.fix)]
     work = bench.scratch / digest(f"{probe.name} {target.name}".encode())[:12]
     work.mkdir()
     (work / "kernel.cu").write_bytes(source)
@@ -174,11 +175,11 @@ def _probe(bench: Bench, probe: Probe, target: GpuTarget) -> tuple[Probed | None
     except CommandFailed as error:
         fix = "the lock's compiler and the headers of the wheel do not go together: nothing of it would run"
         shown = {"arguments": " ".join(flags).replace(include, "{include}"), "says": error.tail[-2000:]}
-        return None, [_finding(PROBE, subject, f"does not compile for {probe.arch}", shown, fix)]
+        return None, [error_finding(PROBE, subject, f"does not compile for {probe.arch}", shown, fix)]
     try:
         code = read_cubin(cubin.read_bytes(), subject)
     except MalformedImage as error:
-        return None, [_finding(PROBE, subject, f"is no cubin: {error.what}", {}, "look at the compiler")]
+        return None, [error_finding(PROBE, subject, f"is no cubin: {error.what}", {}, "look at the compiler")]
     listing = disassemble(bench.nvdisasm, cubin)
     instructions = count(operations(listing), probe.expect)
     made = Probed(
@@ -202,12 +203,3 @@ def _read(site: Path, name: str) -> bytes:
             fix="lock a release that has it, or correct generator in the recipe's [jit]",
         )
     return path.read_bytes()
-
-
-def _compiler(bench: Bench) -> str:
-    shown = run([bench.cuda / "bin" / "nvcc", "--version"], doing="ask nvcc for its version").stdout.decode()
-    return next((line for line in shown.splitlines() if line.startswith("Cuda compilation tools")), "unknown")
-
-
-def _finding(rule: str, subject: str, message: str, evidence: dict[str, str], fix: str) -> Finding:
-    return Finding(rule=rule, severity=Severity.ERROR, subject=subject, message=message, evidence=evidence, fix=fix)
