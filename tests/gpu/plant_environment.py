@@ -6,8 +6,8 @@ themselves can be tried there with `orbit kernels build`::
     python tests/gpu/plant_environment.py --cuda /usr/local/cuda [--group torch-build] [--beside FOLDER]
 
 `--beside` is a folder of installed packages that go before the machine's own (setuptools, ninja, ...). The store says
-afterwards that the lock's packages are in there, which is not true: use a store of its own (`ORBIT_CACHE`), and throw it
-away with everything that was built in it.
+afterwards that the lock's packages are in there, which is not true: use a store of its own (`ORBIT_CACHE`), and throw
+it away with everything that was built in it.
 """
 
 from __future__ import annotations
