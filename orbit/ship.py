@@ -25,7 +25,7 @@ from orbit.core.store import Entry, Store
 from orbit.env.create import create_environment
 from orbit.errors import CheckFailed, MissingError, OrbitError, RefusedError
 from orbit.image.build import ImageResult, build_image
-from orbit.image.smoke import run_smoke
+from orbit.image.smoke.run import run_smoke
 from orbit.kernels.build import Limit, Wheelhouse, build_kernels
 from orbit.kernels.plan import make_plan
 from orbit.profile.check import check_lock

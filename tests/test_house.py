@@ -57,7 +57,20 @@ ARROWS: dict[str, set[str]] = {
         "audit.installed.hashing",
         "audit.installed.tree",
     },
-    "image": {"errors", "core", "profile", "env", "kernels.build", "kernels.manifest", "smoke"},
+    "image": {
+        "errors",
+        "core",
+        "profile",
+        "env",
+        "kernels.build",
+        "kernels.manifest",
+        # sources that lie ready for a machine without network, and the comparison of two files to the cause
+        "kernels.sources",
+        "kernels.wheels",
+        # what is in an image is read by the readers of the audit
+        "audit",
+        "smoke",
+    },
     "smoke": {"errors", "core"},
     "release": {"errors", "core", *STAGES},
     "ship": {"errors", "core", *STAGES},

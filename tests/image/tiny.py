@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orbit.image.smoke_devices import Devices
-from orbit.image.smoke_engine import Choice, Engine, find_bubblewrap, find_unshare
+from orbit.image.smoke.devices import Devices
+from orbit.image.smoke.engine import Choice, Engine, find_bubblewrap, find_unshare
 from orbit.smoke.model import Check, CheckResult, SmokeList
 from tests.writers.tiny_image import file, folder, host_programs, symlink, write_image
 

@@ -6,7 +6,7 @@ import pytest
 
 from orbit.core.paths import data_file
 from orbit.errors import InputError
-from orbit.image.smoke import load_list
+from orbit.image.smoke.run import load_list
 from orbit.profile.model import load_profile, profile_names
 from orbit.smoke.checks import KINDS, load_kind, require_known_kinds
 from orbit.smoke.model import parse_list

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbit.core.console import Silent
-from orbit.image.smoke_follow import Follower, read_result
+from orbit.image.smoke.follow import Follower, read_result
 from tests.image.tiny import PLAN, result
 
 

@@ -10,9 +10,9 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.image import smoke
-from orbit.image.smoke_devices import Devices
-from orbit.image.smoke_docker import Docker, find_docker, open_docker
-from orbit.image.smoke_engine import Choice
+from orbit.image.smoke.devices import Devices
+from orbit.image.smoke.docker import Docker, find_docker, open_docker
+from orbit.image.smoke.engine import Choice
 from orbit.profile.model import load_profile
 from tests.image.tiny import PLAN, inside, tiny
 

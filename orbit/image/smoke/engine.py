@@ -18,7 +18,7 @@ from orbit.errors import MissingError
 from orbit.image.oci import Layout, RunConfig
 from orbit.image.rootfs import RootTree
 from orbit.image.runtime import SYSTEM_PATH
-from orbit.image.smoke_devices import Devices
+from orbit.image.smoke.devices import Devices
 
 WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - folders of the container, not of the host
 WRITABLE_BYTES = 4 << 30
@@ -180,7 +180,7 @@ class Choice:
 
 
 def open_engine(choice: Choice, image: Layout, root: RootTree) -> Engine:
-    """The chosen engine over an unpacked image (docker has its own way, see :mod:`orbit.image.smoke_docker`)."""
+    """The chosen engine over an unpacked image (docker has its own way, see :mod:`orbit.image.smoke.docker`)."""
     run = image.config.config
     if choice.name == "unshare":
         return Unshare(run=run, root=root, program=choice.program, version=choice.version)

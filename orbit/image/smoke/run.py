@@ -24,11 +24,11 @@ from orbit.core.store import Entry, Store
 from orbit.errors import CommandFailed, InputError, MissingError
 from orbit.image.oci import Layout, read_layout
 from orbit.image.rootfs import unpack_image
-from orbit.image.smoke_devices import Devices, host_devices, with_cache
-from orbit.image.smoke_docker import find_docker, open_docker
-from orbit.image.smoke_engine import Choice, Engine, find_bubblewrap, find_unshare, open_engine
-from orbit.image.smoke_follow import Follower
-from orbit.image.smoke_report import SmokeReport, SmokeRun
+from orbit.image.smoke.devices import Devices, host_devices, with_cache
+from orbit.image.smoke.docker import find_docker, open_docker
+from orbit.image.smoke.engine import Choice, Engine, find_bubblewrap, find_unshare, open_engine
+from orbit.image.smoke.follow import Follower
+from orbit.image.smoke.report import SmokeReport, SmokeRun
 from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
 from orbit.smoke.checks import require_known_kinds

@@ -7,7 +7,7 @@ from pathlib import Path
 from orbit.core.findings import Skipped
 from orbit.core.records import dump_json, load_json
 from orbit.errors import ExitCode
-from orbit.image.smoke_report import SmokeReport, SmokeRun, render
+from orbit.image.smoke.report import SmokeReport, SmokeRun, render
 from orbit.smoke.model import CheckResult
 from tests.image.tiny import result
 

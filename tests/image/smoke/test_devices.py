@@ -13,8 +13,8 @@ from orbit.core.store import Store
 from orbit.errors import MissingError
 from orbit.image.oci import read_layout
 from orbit.image.rootfs import unpack_image
-from orbit.image.smoke_devices import INSIDE, Devices, driver_libraries, with_cache
-from orbit.image.smoke_engine import open_engine
+from orbit.image.smoke.devices import INSIDE, Devices, driver_libraries, with_cache
+from orbit.image.smoke.engine import open_engine
 from tests.image.tiny import tiny, working
 
 

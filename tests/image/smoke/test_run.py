@@ -10,7 +10,7 @@ from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import InputError, MissingError
 from orbit.image import smoke
-from orbit.image.smoke_engine import Choice
+from orbit.image.smoke.engine import Choice
 from orbit.profile.model import load_profile
 from tests.image.tiny import CRASHING, PLAN, result, tiny, working
 from tests.writers.tiny_image import file, write_image

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orbit.core.console import Progress
 from orbit.image import docker
-from orbit.image.smoke_devices import Devices
-from orbit.image.smoke_engine import Choice
+from orbit.image.smoke.devices import Devices
+from orbit.image.smoke.engine import Choice
 
 SHM_SIZE = "1g"
 TMPFS = "/tmp:rw,exec,mode=1777,size=4g"  # noqa: S108 - a folder of the container, not of the host
@@ -29,7 +29,7 @@ class Docker:
     """docker unpacks by itself; modes are tested by running."""
 
     def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
-        """See :class:`orbit.image.smoke_engine.Engine`. The temporary folder allows programs: compilers make some."""
+        """See :class:`orbit.image.smoke.engine.Engine`. The temporary folder allows programs: compilers make some."""
         limits = ["--read-only", "--tmpfs", TMPFS, "--shm-size", SHM_SIZE, "--network", "none"]
         user = ["--user", f"{uid}:{uid}", "--security-opt", "no-new-privileges"]
         if uid != 0:

@@ -17,8 +17,8 @@ from orbit.errors import MissingError
 from orbit.image.oci import RunConfig, read_layout
 from orbit.image.rootfs import RootTree, unpack_image
 from orbit.image.runtime import SYSTEM_PATH
-from orbit.image.smoke_devices import Devices
-from orbit.image.smoke_engine import Choice, container_env, find_bubblewrap, home_of, open_engine, setpriv_argv
+from orbit.image.smoke.devices import Devices
+from orbit.image.smoke.engine import Choice, container_env, find_bubblewrap, home_of, open_engine, setpriv_argv
 from tests.image.tiny import PASSWD, inside, tiny, working
 
 

@@ -1,0 +1,42 @@
+"""Images: built without a container engine, looked into, compared, checked, and taken where they are needed.
+
+``build`` makes the OCI layout of a profile; ``context`` and ``tree`` are the way through docker's own builder.
+``inspect`` is about a finished image; ``load`` and ``smoke`` take it into an engine. Page: docs/image.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+HELP = "build, inspect, load or smoke-test the image"
+ACTIONS = {
+    "build": "lockfile -> kernels -> environment -> OCI layout; what is there is reused",
+    "inspect": "layers, sizes, configuration, labels",
+    "load": "put a layout into a docker engine",
+    "smoke": "run the profile's checks inside the image",
+    "context": "make a folder in which docker builds the same image from containers/Dockerfile",
+    "tree": "what the image has below its prefix, as a folder (used by the Dockerfile)",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Sub-commands and their options; each is a module beside this one."""
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    for name, text in ACTIONS.items():
+        module = importlib.import_module(f"orbit.cli.image.{name}")
+        child = actions.add_parser(name, help=text, description=module.__doc__)
+        module.configure(child)
+        child.set_defaults(act=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dispatch to the action."""
+    status: int = args.act(args)
+    return status
+
+
+def default_layout(profile: str) -> Path:
+    """Where the image of a profile is written, and read from, when nothing else is said."""
+    return Path("dist") / f"image-{profile}"

@@ -1,0 +1,35 @@
+"""Run the profile's checks inside the image."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orbit.cli import add_json_option, add_profile_option, print_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options."""
+    parser.add_argument("layout", type=Path, metavar="LAYOUT")
+    parser.add_argument("--list", action="append", metavar="NAME", help="list in containers/smoke (may be repeated)")
+    parser.add_argument("--gpu", action="store_true", help="the profile's lists that need a GPU")
+    parser.add_argument("--engine", choices=("auto", "docker", "bubblewrap"), default="auto")
+    add_profile_option(parser)
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the lists; the exit status is the report's."""
+    from orbit.core.console import Console
+    from orbit.core.store import open_store
+    from orbit.image.smoke.report import render
+    from orbit.image.smoke.run import run_smoke
+    from orbit.profile.model import load_profile
+
+    profile = load_profile(args.profile)
+    lists = tuple(args.list or (profile.smoke_gpu if args.gpu else profile.smoke))
+    store = open_store()
+    with store.writer("orbit image smoke"):
+        report = run_smoke(profile, args.layout, lists, store, engine=args.engine, progress=Console())
+    print_json(report) if args.json else print(render(report))
+    return report.exit_code
