@@ -9,7 +9,7 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import InputError, MissingError
-from orbit.image import smoke
+from orbit.image.smoke import run as smoke
 from orbit.image.smoke.engine import Choice
 from orbit.profile.model import load_profile
 from tests.image.tiny import CRASHING, PLAN, result, tiny, working
