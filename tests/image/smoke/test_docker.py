@@ -9,7 +9,7 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.image import smoke
+from orbit.image.smoke import run as smoke
 from orbit.image.smoke.devices import Devices
 from orbit.image.smoke.docker import Docker, find_docker, open_docker
 from orbit.image.smoke.engine import Choice
