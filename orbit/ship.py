@@ -14,7 +14,9 @@ from typing import Any
 
 from orbit import __version__
 from orbit.audit.reports.report import TargetReport
-from orbit.audit.run import audit_environment
+from orbit.audit.run import Options as AuditOptions
+from orbit.audit.run import audit_environment, audit_target
+from orbit.audit.targets import detect
 from orbit.core.console import Progress
 from orbit.core.files import sha256_file, tree_hash
 from orbit.core.findings import Finding, Skipped
@@ -208,8 +210,34 @@ def _audit_stage(run: Run) -> Outcome:
     """Prove the environment; redone daily and when it, the expectations or the rules changed."""
     assert run.environment is not None
     prefix = run.environment.path / "prefix"
+    return _audited(
+        run,
+        {"environment": run.environment.record.key},
+        lambda: audit_environment(prefix, run.profile, progress=run.progress),
+        "audit.json",
+    )
+
+
+def _image_audit_stage(run: Run) -> Outcome:
+    """Prove the finished image: what the base and the joining of layers add to the environment is in no other report.
+
+    Layers are known by their digest: one that was read before is not read again.
+    """
+    assert run.image is not None
+    target = detect(str(run.folder / "image"))
+    options = AuditOptions(run.profile, cache=run.store.root / "facts")
+    return _audited(
+        run,
+        {"image": run.image.digest},
+        lambda: audit_target(target, options, run.progress),
+        "image-audit.json",
+    )
+
+
+def _audited(run: Run, subject: dict[str, Any], audit: Callable[[], TargetReport], file: str) -> Outcome:
+    """The report on ``subject`` as ``file`` of the run; from the store when it, the date and all that judges are equal."""
     inputs = {
-        "environment": run.environment.record.key,
+        **subject,
         "profile": content_key(run.profile),
         "date": utc_now().date().isoformat(),  # waivers expire
         "rules": tree_hash(PACKAGE / "audit"),
@@ -218,13 +246,13 @@ def _audit_stage(run: Run) -> Outcome:
     }
 
     def work(folder: Path) -> dict[str, Any]:
-        report = audit_environment(prefix, run.profile, progress=run.progress)
+        report = audit()
         dump_json(folder / "audit.json", report)
         return {"seconds": report.seconds}
 
     entry = run.store.obtain("audit", inputs, work)
     report = load_json(entry.path / "audit.json", TargetReport)
-    dump_json(run.folder / "audit.json", report)
+    dump_json(run.folder / file, report)
     return Outcome(inputs=inputs, outputs=report.counts(), reused=entry.reused, findings=report.findings)
 
 
@@ -285,6 +313,7 @@ STAGES: tuple[tuple[str, Callable[[Run], Outcome]], ...] = (
     ("environment", _environment_stage),
     ("audit", _audit_stage),
     ("image", _image_stage),
+    ("image-audit", _image_audit_stage),
     ("smoke", _smoke_stage),
 )
 
@@ -299,6 +328,7 @@ def plan(profile: Profile, root: Path, store: Store, options: Options) -> dict[s
         "environment": f"install extras {list(profile.extras)} under {profile.image.prefix}",
         "audit": f"targets {', '.join(target.name for target in profile.targets)}",
         "image": f"{profile.image.name}, base {profile.image.base}",
+        "image-audit": "the finished image, by the same rules",
         "smoke": ", ".join(profile.smoke) if options.smoke else "skipped: --no-smoke",
     }
 
