@@ -235,7 +235,7 @@ def _image_audit_stage(run: Run) -> Outcome:
 
 
 def _audited(run: Run, subject: dict[str, Any], audit: Callable[[], TargetReport], file: str) -> Outcome:
-    """The report on ``subject`` as ``file`` of the run; from the store when it, the date and all that judges are equal."""
+    """The report on ``subject`` as ``file`` of the run; from the store when it, the date and what judges are equal."""
     inputs = {
         **subject,
         "profile": content_key(run.profile),
