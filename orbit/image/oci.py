@@ -271,7 +271,7 @@ def read_layout(path: Path) -> Layout:
     _expect(file, "schemaVersion", manifest.schema_version, SCHEMA_VERSION)
     _expect(file, "mediaType", manifest.media_type, MANIFEST_TYPE)
     config_file, data = _document(path, file, manifest.config, CONFIG_TYPE)
-    config = _decode(data, Config, config_file)
+    config = _decode(_without_nulls(data), Config, config_file)
     _expect(config_file, "rootfs.type", config.rootfs.type, "layers")
     _check_run(config_file, config.config)
     return Layout(
@@ -314,6 +314,20 @@ def _document(path: Path, where: Path, item: Descriptor, media_type: str) -> tup
     if len(data) != item.size:
         raise CheckFailed(f"{file}: {len(data)} bytes, and {item.size} by {where}", fix=AGAIN)
     return file, data
+
+
+def _without_nulls(data: bytes) -> bytes:
+    """A configuration as docker writes it, less the keys it gives as null ("Cmd": null): absent means the same."""
+
+    def clean(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: clean(item) for key, item in value.items() if item is not None}
+        return [clean(item) for item in value] if isinstance(value, list) else value
+
+    try:
+        return msgspec.json.encode(clean(msgspec.json.decode(data)))
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return data  # the typed decoder words the error
 
 
 def _decode[T](data: bytes, kind: type[T], where: Path) -> T:

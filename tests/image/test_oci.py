@@ -217,3 +217,10 @@ def test_a_count_that_is_none_is_not_known(tmp_path: Path, said: str) -> None:
     rewrite(layout, manifest=at("layers", 0, "annotations", value=told))
     (layer,) = read_layout(layout).layers
     assert (layer.tar_bytes, layer.files) == (None, None)
+
+
+def test_a_configuration_with_nulls_as_docker_writes_it_is_read(tmp_path: Path) -> None:
+    nulls = {"Cmd": None, "Entrypoint": None, "Labels": None, "Env": ["A=b"], "Volumes": None, "OnBuild": None}
+    layout = read_layout(write_image(tmp_path / "layout", [[file("f", b"x")]], config=nulls))
+    assert (layout.config.config.cmd, layout.config.config.labels) == ((), {})
+    assert layout.config.config.env == ("A=b",)

@@ -47,9 +47,11 @@ class Meter:
             self._at[digest] = position
             self._moved += moved
             done, moved = sum(self._at.values()), self._moved
+        if not moved:
+            return
         rate = moved / max(1e-3, time.monotonic() - self._began)
-        left = f", {duration((self._total - done) / rate)} left" if rate else ""
-        self._progress.advance(f"{self._doing} ({rate / 1e6:.1f} MB/s{left}), bytes", done, self._total)
+        left = duration((self._total - done) / rate)
+        self._progress.advance(f"{self._doing} ({rate / 1e6:.1f} MB/s, {left} left), bytes", done, self._total)
 
     @property
     def moved(self) -> int:
