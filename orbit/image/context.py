@@ -34,6 +34,8 @@ from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
 
 WHEELHOUSE = "wheelhouse.json"
+MARK = "# orbit: variables and labels of the profile\n"
+"""The line of the Dockerfile in whose place they come: at the end of the stage ``runtime``."""
 TREE_PREFIX = "/opt/orbit"
 """Where the Dockerfile puts the tree: a COPY cannot read it from a profile."""
 
@@ -78,7 +80,7 @@ def make_context(
         _copy_wheels(wheelhouse, partial / "wheels")
         recipe = (root / "containers" / "Dockerfile").read_text(encoding="utf-8")
         recipe = recipe.replace("ARG PROFILE=cu130", f"ARG PROFILE={profile.name}", 1)
-        (partial / "Dockerfile").write_text(recipe + configuration_lines(run), encoding="utf-8")
+        (partial / "Dockerfile").write_text(recipe.replace(MARK, configuration_lines(run), 1), encoding="utf-8")
         replace_folder(partial, out)
     except BaseException:
         remove_tree(partial)

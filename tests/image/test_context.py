@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -24,7 +25,7 @@ from orbit.errors import InputError
 from orbit.image import docker
 from orbit.image.blob import read_tar
 from orbit.image.build import build_image
-from orbit.image.context import configuration_lines, make_context, read_wheelhouse, write_members
+from orbit.image.context import MARK, configuration_lines, make_context, read_wheelhouse, write_members
 from orbit.image.oci import RunConfig, read_layout
 from orbit.image.tar import content
 from orbit.kernels.build import Wheelhouse, build_kernels
@@ -70,6 +71,15 @@ def test_the_dockerfile_needs_no_frontend_and_keeps_no_certificate() -> None:
     assert "syntax=" not in text
     assert "FROM scratch" in text
     assert all("secret" in line or "ca" not in line.split() for line in text.splitlines() if line.startswith("COPY"))
+
+
+def test_the_configuration_of_a_profile_ends_the_stage_that_is_built_by_default() -> None:
+    text = (checkout_root() / "containers" / "Dockerfile").read_text()
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", text, re.MULTILINE)
+    assert [name for _, name in stages] == ["base", "build", "runtime", "dev", ""]
+    assert stages[-1][0] == "runtime"
+    assert text.count(MARK) == 1
+    assert text.index("AS runtime") < text.index(MARK) < text.index("AS dev")
 
 
 Tree = dict[str, tuple[str, int, str]]
@@ -125,8 +135,19 @@ def test_both_engines_make_the_same_tree_and_configuration(tmp_path: Path, docke
     env = {**os.environ, "DOCKER_BUILDKIT": "1", **({"DOCKER_HOST": docker_engine} if docker_engine else {})}
     bundle = ca_bundle()
     secret = ["--secret", f"id=ca,src={bundle}"] if bundle else []
-    subprocess.run([client, "build", "--network", "host", *secret, "--tag", tag, context], env=env, check=True)
+    building = [client, "build", "--network", "host", *secret]
+    subprocess.run([*building, "--tag", tag, context], env=env, check=True)
     try:
+        subprocess.run([*building, "--tag", f"{tag}-dev", "--target", "dev", context], env=env, check=True)
+        working = [client, "run", "--rm", "--network", "none", "--volume", f"{root}:/src:ro", f"{tag}-dev"]
+        shown = subprocess.run(
+            [*working, "python", "-c", "import orbit, pytest, sys; print(orbit.__file__, pytest.__file__, sys.prefix)"],
+            env=env, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        own, tests, prefix = shown.stdout.split()
+        assert (own, prefix) == ("/src/orbit/__init__.py", "/opt/dev")
+        assert tests.startswith("/opt/dev/")
+        subprocess.run([*working, "uv", "--version"], env=env, check=True)
         created = subprocess.run([client, "create", tag], env=env, check=True, capture_output=True, text=True)
         container = created.stdout.strip()
         export = subprocess.Popen([client, "export", container], env=env, stdout=subprocess.PIPE)
@@ -134,14 +155,14 @@ def test_both_engines_make_the_same_tree_and_configuration(tmp_path: Path, docke
         theirs = dict(listing(export.stdout))
         export.stdout.close()
         assert export.wait() == 0
-        shown = subprocess.run([client, "image", "inspect", tag], env=env, check=True, capture_output=True)
+        inspected = subprocess.run([client, "image", "inspect", tag], env=env, check=True, capture_output=True)
         subprocess.run([client, "rm", container], env=env, check=True, capture_output=True)
     finally:
-        subprocess.run([client, "image", "rm", tag], env=env, check=False, capture_output=True)
+        subprocess.run([client, "image", "rm", tag, f"{tag}-dev"], env=env, check=False, capture_output=True)
     ours = tree_of_layout(image.layout)
     assert len(ours) > 1000
     assert theirs == ours
-    config, run = json.loads(shown.stdout)[0]["Config"], layout.config.config
+    config, run = json.loads(inspected.stdout)[0]["Config"], layout.config.config
     assert sorted(config["Env"]) == sorted(run.env)
     assert config["Labels"] == run.labels
     assert (tuple(config["Entrypoint"]), tuple(config["Cmd"]), config["WorkingDir"]) == (run.entrypoint, run.cmd, "/")
