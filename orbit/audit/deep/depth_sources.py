@@ -14,7 +14,7 @@ from orbit.audit.archives.wheels import members_of
 from orbit.audit.archives.zip_source import MemberDamage, NotZip, ZipSource
 from orbit.audit.deep.depth import Depth, OpenBytes, Slices, read_depth
 from orbit.audit.facts import Environment
-from orbit.audit.images.image import open_layers
+from orbit.audit.images.opened import open_layers
 from orbit.audit.images.tar_stream import TarStream
 from orbit.audit.targets import Target
 from orbit.core.console import Progress

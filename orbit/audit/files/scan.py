@@ -24,7 +24,7 @@ from orbit.audit.facts import SharedObject
 from orbit.audit.files.keeper import Keeper
 from orbit.audit.files.objects import ELF_HEAD_BYTES, LIBRARY, object_of, other_elf
 from orbit.audit.files.releases import wanted_patterns
-from orbit.audit.files.texts import HEAD_BYTES, MAX_BYTES, METADATA, is_head_wanted, is_wanted
+from orbit.audit.files.texts import HEAD_BYTES, MAX_BYTES, METADATA, PACKAGES, is_head_wanted, is_wanted
 from orbit.audit.known.jit import RELEASE_MARK, is_tool
 from orbit.audit.known.knowledge import anchor, libraries
 
@@ -223,6 +223,7 @@ def is_text(path: str) -> bool:
         is_wanted(path)
         or is_wanted(f"lib/site-packages/{name}")
         or (name in METADATA_NAMES and METADATA.search(f"/{path}") is not None)
+        or (path.startswith("var/lib/dpkg/") and PACKAGES.match(path) is not None)
     )
 
 

@@ -13,6 +13,9 @@ MAX_BYTES = 4 << 20
 """Larger files of these names are not read: the longest a rule wants is a RECORD of 2 MB."""
 METADATA = re.compile(r"\.dist-info/(METADATA|WHEEL|RECORD|INSTALLER|direct_url\.json)$")
 """What makes a distribution; read by ``orbit.audit.installed.dists``."""
+PACKAGES = re.compile(r"^var/lib/dpkg/(status|info/[^/]+\.list)$")
+"""What is known of Debian packages: their versions and their files. No rule reads them; who asks what fills an image
+does."""
 WANTED = re.compile(
     r"\.dist-info/(top_level\.txt|entry_points\.txt)$"
     r"|\.egg-info/(top_level\.txt|installed-files\.txt)$"

@@ -7,10 +7,7 @@ digest that names it; one that differs is refused, as nothing that was read of i
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,31 +15,16 @@ from orbit.audit.binary.dynamic import Export
 from orbit.audit.facts import Distribution, Environment, SharedObject, Tree
 from orbit.audit.files.objects import select_exports
 from orbit.audit.files.texts import is_head_wanted, is_wanted
-from orbit.audit.images.decompress import MAGIC_BYTES, PIECE_BYTES, codec_of, decompressed
 from orbit.audit.images.image_layout import image_layout
-from orbit.audit.images.image_source import FolderArchive, ImageRef, LayerRef, Place, TarArchive, read_image_ref
-from orbit.audit.images.image_stream import read_stream
+from orbit.audit.images.image_source import ImageRef
 from orbit.audit.images.layer_cache import LayerCache
-from orbit.audit.images.layer_worker import Request, blob_pieces, read_apart
 from orbit.audit.images.layers import LayerFacts, unpack_exports
+from orbit.audit.images.opened import open_image
 from orbit.audit.images.overlay import Source, Stacked, stack
 from orbit.audit.installed.dists import owners_of, read_dists
 from orbit.audit.installed.tree import resolve
-from orbit.core import proc, tools
 from orbit.core.console import Progress
-from orbit.core.files import open_regular
-from orbit.errors import InputError
-from orbit.image.docker import require_engine
 from orbit.profile.model import Profile
-
-ARCHITECTURE = "amd64"
-"""Of the images that are looked at; Orbit's locks are for this platform alone."""
-FILES = ("oci", "docker-archive")
-ENGINES: dict[str, Callable[[], Path]] = {
-    "docker-daemon": lambda: require_engine().client,
-    "podman": lambda: tools.find("podman"),
-}
-AGAIN = "get the image again: it was changed or cut short"
 
 
 def read_image(spec: str, profile: Profile, progress: Progress, cache: Path | None = None) -> Environment:
@@ -55,162 +37,15 @@ def read_image(spec: str, profile: Profile, progress: Progress, cache: Path | No
     Raises :class:`InputError` for what is no image, is damaged, or holds no Python environment, and
     :class:`orbit.errors.MissingError` when the engine is not there.
     """
-    kind, colon, name = spec.partition(":")
-    if colon and kind in ENGINES:
-        image, layers = _from_engine(spec, kind, name, progress)
-        remembered = frozenset[int]()
-    else:
-        path = Path(name if colon and kind in FILES else spec)
-        try:
-            image, layers, remembered = _from_path(path, spec, progress, cache)
-        except OSError as error:
-            raise InputError(f"{spec}: {error.strerror or error}", fix="give an image that can be read") from None
-    progress.step(f"{len(layers)} layers, {len(remembered)} of them remembered")
-    return assemble(image, layers, remembered, profile)
-
-
-def _from_engine(spec: str, kind: str, name: str, progress: Progress) -> tuple[ImageRef, list[LayerFacts]]:
-    if name.startswith("-"):
-        raise InputError(f"{spec}: not the name of an image", fix=f"write {kind}:NAME:TAG")
-    client = ENGINES[kind]()
-    argv: list[str | os.PathLike[str]] = [client, "save", name]
-    progress.step(f"reading {name} as {kind} saves it")
-    fix = f"is there an image of that name? ({client.name} images)"
-    image, layers, remark = read_stream(
-        lambda: proc.stream(argv, doing=f"reading the image {name}", fix=fix), spec, spec, ARCHITECTURE
-    )
-    if remark:
-        progress.step(remark)
-    return image, layers
-
-
-def _from_path(
-    path: Path, spec: str, progress: Progress, cache: Path | None
-) -> tuple[ImageRef, list[LayerFacts], frozenset[int]]:
-    """(the image, facts of its layers, numbers of those that were remembered)."""
-    if path.is_dir():
-        archive: FolderArchive | TarArchive = FolderArchive(path)
-    elif not path.is_file():
-        raise InputError(f"{spec}: no such file or folder", fix="give an image layout or archive")
-    elif _codec(path) != "none":
-        image, layers, remark = read_stream(lambda: _pieces(path), spec, spec, ARCHITECTURE)
-        if remark:
-            progress.step(remark)
-        return image, layers, frozenset()
-    else:
-        archive = TarArchive(path)
-    image, remark = read_image_ref(archive, spec, ARCHITECTURE)
-    if remark:
-        progress.step(remark)
-    places = [_place(archive, ref) for ref in image.layers]
+    opened = open_image(spec, progress)
+    if opened.remark:
+        progress.step(opened.remark)
+    numbers = range(len(opened.ref.layers))
     memory = LayerCache(cache) if cache is not None else None
-    layers, remembered = read_layers(image.layers, places, memory, progress)
-    return image, layers, remembered
-
-
-def open_layers(spec: str) -> tuple[Callable[[], Iterator[bytes]], ...]:
-    """For each layer of an image on disk, lowest first, what gives its tar stream.
-
-    Raises :class:`InputError` for an image that only streams by (of an engine, or in a compressed archive).
-    """
-    kind, colon, name = spec.partition(":")
-    path = Path(name if colon and kind in FILES else spec)
-    if (colon and kind in ENGINES) or (path.is_file() and _codec(path) != "none"):
-        raise InputError(
-            f"{spec}: its layers can only be read once, as they stream out",
-            fix="give the image as an uncompressed archive or a layout: docker save NAME -o FILE",
-        )
-    archive: FolderArchive | TarArchive = FolderArchive(path) if path.is_dir() else TarArchive(path)
-    image, _remark = read_image_ref(archive, spec, ARCHITECTURE)
-    return tuple(functools.partial(_layer_stream, _place(archive, ref), ref) for ref in image.layers)
-
-
-def _layer_stream(place: Place, ref: LayerRef) -> Iterator[bytes]:
-    handle = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        request = Request(os.fsencode(place.path), place.offset, place.size, f"layer {ref.name}", unpacked=False)
-        yield from decompressed(blob_pieces(handle, request), request.label)
-    finally:
-        os.close(handle)
-
-
-def _codec(path: Path) -> str:
-    with open_regular(path) as file:
-        return codec_of(file.read(MAGIC_BYTES))
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with open_regular(path) as file:
-        while piece := file.read(PIECE_BYTES):
-            yield piece
-
-
-def _place(archive: FolderArchive | TarArchive, ref: LayerRef) -> Place:
-    place = archive.place(ref.name)
-    if place is None:
-        raise InputError(f"{archive.label}: {ref.name} is missing, and named as a layer", fix=AGAIN)
-    if ref.size not in (-1, place.size):
-        raise InputError(f"{archive.label}: {ref.name}: {place.size} bytes and not {ref.size}", fix=AGAIN)
-    return place
-
-
-def read_layers(
-    refs: Sequence[LayerRef], places: Sequence[Place], memory: LayerCache | None, progress: Progress
-) -> tuple[list[LayerFacts], frozenset[int]]:
-    """(facts of the layers, lowest first; numbers of those taken from ``memory``). Raises :class:`InputError`."""
-    found: dict[int, LayerFacts] = {}
-    if memory is not None:
-        for number, (ref, place) in enumerate(zip(refs, places, strict=True)):
-            seen = memory.seen(place.path, place.offset, place.size)
-            if seen is not None and _is_named(ref, seen.digest, seen.codec):
-                facts = memory.load(seen.digest)
-                if facts is not None:
-                    found[number] = facts
-    remembered = frozenset(found)
-    missing = sorted(set(range(len(refs))) - remembered, key=lambda number: -places[number].size)
-    total = sum(places[number].size for number in missing)
-    progress.step(f"reading {len(missing)} layers ({total / 1e9:.2f} GB), {len(remembered)} remembered")
-    done = 0
-    processors = max(1, len(os.sched_getaffinity(0)))
-    with ThreadPoolExecutor(processors) as pool:
-        tasks = {
-            pool.submit(_read, refs[number], places[number], memory, places[number].size * processors > total): number
-            for number in missing
-        }
-        try:
-            for task in as_completed(tasks):
-                found[tasks[task]] = task.result()
-                done += places[tasks[task]].size
-                progress.advance("reading layers", done, total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [found[number] for number in range(len(refs))], remembered
-
-
-def _read(ref: LayerRef, place: Place, memory: LayerCache | None, threads: bool) -> LayerFacts:
-    """Read one layer, compare it with its digest, remember it."""
-    path, label = os.fsencode(place.path), f"layer {ref.name}"
-    request = Request(path, place.offset, place.size, label, not ref.digest, threads)
-    reply = read_apart(request)
-    if reply.facts is None or not _is_named(ref, reply.digest, reply.codec):
-        raise InputError(f"{place.path}: layer {ref.name}: its content is not what the image says", fix=AGAIN)
-    if memory is not None:
-        try:
-            memory.save(reply.digest, reply.facts)
-            memory.remember(place.path, place.offset, place.size, reply.digest, reply.codec)
-        except (OSError, UnicodeEncodeError):
-            pass  # the cache only saves time
-    return reply.facts
-
-
-def _is_named(ref: LayerRef, digest: str, codec: str) -> bool:
-    """Whether a layer has the digests that the image gives it.
-
-    The diff id of a compressed layer is compared where nothing else names it: its blob's digest says as much.
-    """
-    named = f"sha256:{digest}" == (ref.digest or ref.diff_id)
-    return named and (codec != "none" or ref.diff_id == f"sha256:{digest}")
+    facts, remembered = opened.facts(numbers, memory, progress)
+    layers = [facts[number] for number in numbers]
+    progress.step(f"{len(layers)} layers, {len(remembered)} of them remembered")
+    return assemble(opened.ref, layers, remembered, profile)
 
 
 class _Tables(Mapping[str, frozenset[Export]]):

@@ -26,12 +26,14 @@ from orbit.audit.facts import ImageFacts, printable
 from orbit.audit.images.tar_stream import TarStream, clean
 from orbit.core.files import open_regular
 from orbit.errors import InputError
-from orbit.image.oci import DIGEST, DOCUMENT_BYTES_MAX, Descriptor
+from orbit.image.oci import DIGEST, DOCUMENT_BYTES_MAX, NAME_KEY, Descriptor
 
 MAX_DEPTH = 4
 """Indexes in indexes."""
 MAX_LAYERS = 1000
 MAX_HOPS = 8
+HISTORY = "orbit: "
+"""What Orbit writes before a layer's name in the history of an image."""
 HEX_NAME = re.compile(r"(?:^|/)([0-9a-f]{64})(?:\.json)?$")
 NOT_AN_IMAGE = "give an OCI layout, or an archive made by `docker save`, `podman save` or `skopeo copy`"
 AGAIN = "get the image again: it was changed or cut short"
@@ -88,12 +90,20 @@ class RootFs(msgspec.Struct, frozen=True, kw_only=True):
     diff_ids: list[str] | None = None
 
 
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of an image's history."""
+
+    created_by: str | None = None
+    empty_layer: bool | None = None
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """An image configuration."""
 
     architecture: str = ""
     config: Run | None = None
     rootfs: RootFs = RootFs()
+    history: list[Step] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,9 @@ class LayerRef:
     """``sha256:...`` of the tar stream in it."""
     size: int
     """Bytes of the file, -1 when no document says it."""
+    title: str = ""
+    """What people know it by: its name in an image of Orbit's, else the command that made it; empty when nothing says
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,10 @@ class ImageRef:
     variables: Mapping[str, str]
     layers: tuple[LayerRef, ...]
     """Lowest first."""
+    config: bytes = b"{}"
+    """The configuration as it is stored."""
+    manifest: bytes = b"{}"
+    """The manifest as it is stored; an empty object for archives of docker, which have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +237,14 @@ def read_image_ref(archive: Archive, reference: str, architecture: str) -> tuple
 def _from_index(archive: Archive, top: bytes, reference: str, architecture: str) -> tuple[ImageRef, str]:
     wanted, remark = _choose(archive, top, architecture)
     where = f"{archive.label}: manifest {wanted.digest}"
-    manifest = _decode(_blob(archive, wanted), Manifest, where)
-    config_bytes = _blob(archive, manifest.config)
-    config = _decode(config_bytes, Config, f"{archive.label}: configuration {manifest.config.digest}")
-    layers = [(_blob_name(archive, item), item.digest, item.size) for item in manifest.layers]
-    return _image(archive, reference, wanted.digest, config, layers), remark
+    manifest_bytes = _blob(archive, wanted)
+    manifest = _decode(manifest_bytes, Manifest, where)
+    documents = _blob(archive, manifest.config), manifest_bytes
+    layers = [
+        (_blob_name(archive, item), item.digest, item.size, item.annotations.get(NAME_KEY, ""))
+        for item in manifest.layers
+    ]
+    return _image(archive, reference, wanted.digest, documents, layers), remark
 
 
 def _choose(archive: Archive, top: bytes, architecture: str) -> tuple[Described, str]:
@@ -287,21 +307,22 @@ def _from_saved(archive: Archive, top: bytes, reference: str) -> tuple[ImageRef,
     stated = HEX_NAME.search(image.config)
     if stated is not None and stated[1] != found:
         raise InputError(f"{archive.label}: {image.config}: its content is not what its name says", fix=AGAIN)
-    config = _decode(config_bytes, Config, f"{archive.label}: {image.config}")
     layers = []
     for name in image.layers:
         blob = name.removeprefix("blobs/sha256/")
-        layers.append((name, f"sha256:{blob}" if blob != name and DIGEST.fullmatch(f"sha256:{blob}") else "", -1))
-    return _image(archive, reference, f"sha256:{found}", config, layers), ""
+        layers.append((name, f"sha256:{blob}" if blob != name and DIGEST.fullmatch(f"sha256:{blob}") else "", -1, ""))
+    return _image(archive, reference, f"sha256:{found}", (config_bytes, b"{}"), layers), ""
 
 
 def _image(
     archive: Archive,
     reference: str,
     digest: str,
-    config: Config,
-    layers: Sequence[tuple[str, str, int]],
+    documents: tuple[bytes, bytes],
+    layers: Sequence[tuple[str, str, int, str]],
 ) -> ImageRef:
+    """The image of ``documents`` (configuration, manifest) and layers: file, digest, size, name where there is one."""
+    config = _decode(documents[0], Config, f"{archive.label}: configuration of {digest}")
     diff_ids = config.rootfs.diff_ids or []
     if len(diff_ids) != len(layers) or len(layers) > MAX_LAYERS:
         raise InputError(f"{archive.label}: {len(layers)} layers, but {len(diff_ids)} diff ids", fix=AGAIN)
@@ -320,8 +341,13 @@ def _image(
         layers=tuple(diff_ids),
     )
     variables = dict(item.split("=", 1) for item in run.env or () if "=" in item)
-    refs = tuple(LayerRef(*layer[:2], diff_id, layer[2]) for layer, diff_id in zip(layers, diff_ids, strict=True))
-    return ImageRef(facts, variables, refs)
+    steps = [step.created_by or "" for step in config.history or () if not step.empty_layer]
+    made_by = steps if len(steps) == len(layers) else [""] * len(layers)
+    refs = tuple(
+        LayerRef(name, found, diff_id, size, title or step.removeprefix(HISTORY))
+        for (name, found, size, title), diff_id, step in zip(layers, diff_ids, made_by, strict=True)
+    )
+    return ImageRef(facts, variables, refs, *documents)
 
 
 def check_digest(archive: Archive, digest: str) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from orbit.audit.archives.wheels import read_wheels
 from orbit.audit.deep.depth_sources import Forward, LayerFiles, read_target_depth
-from orbit.audit.images.image import open_layers, read_image
+from orbit.audit.images.image import read_image
+from orbit.audit.images.opened import open_layers
 from orbit.audit.targets import detect
 from orbit.core.console import Silent
 from orbit.errors import InputError

@@ -16,7 +16,7 @@ from orbit.audit.binary.elf import MalformedBinary, MappedFile, open_elf
 from orbit.audit.binary.sparse import Window
 from orbit.audit.files import keeper, scan
 from orbit.audit.files.objects import read_objects
-from orbit.audit.files.scan import Scanned, digest_of, is_plain, scan_member
+from orbit.audit.files.scan import Scanned, digest_of, is_plain, is_text, scan_member
 from orbit.audit.installed.tree import read_tree
 from tests.writers.elf import Export, write_elf
 from tests.writers.environment import record_digest
@@ -160,3 +160,9 @@ def test_a_file_that_always_misses_something_is_damaged(monkeypatch: pytest.Monk
     first = scan_member("libx.so", len(data), 0o644, [data])
     assert first.missing
     assert "spread over the file" in scan_member("libx.so", len(data), 0o644, [data], keep=first.missing).damaged
+
+
+def test_what_is_known_of_debian_packages_is_kept() -> None:
+    wanted = ("var/lib/dpkg/status", "var/lib/dpkg/info/libc6:amd64.list")
+    assert all(is_text(path) for path in wanted)
+    assert not any(is_text(path) for path in ("var/lib/dpkg/info/libc6.md5sums", "x/var/lib/dpkg/status"))

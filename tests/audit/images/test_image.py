@@ -16,7 +16,8 @@ import zstandard
 
 from orbit.audit.facts import Environment
 from orbit.audit.images import layer_cache
-from orbit.audit.images.image import ENGINES, read_image
+from orbit.audit.images.image import read_image
+from orbit.audit.images.opened import ENGINES
 from orbit.audit.installed.environment import read_environment
 from orbit.core.console import Silent
 from orbit.errors import InputError, MissingError
