@@ -22,6 +22,10 @@ IDENTITY_DIGITS = 12
 IMAGE_STATE = "/tmp/orbit"  # noqa: S108 - short on purpose, see TMPDIR in the contract
 """State folder where the caller names none, as in an image that runs as any uid with a writable /tmp."""
 
+SOCKETS_BYTES = 39
+"""Longest folder for sockets: 107 bytes for a path (``sun_path``, unix(7)) less the 68 that Ray 2.55 appends,
+``/ray/session_<26 of date>_<7 of pid>/sockets/plasma_store`` (``ray._private.node``)."""
+
 
 class Variable(Record, frozen=True, kw_only=True):
     """One variable and what is done with it."""
@@ -52,10 +56,13 @@ def load_contract() -> Contract:
     return contract
 
 
-def activation(prefix: str, *, state: str = IMAGE_STATE, identity: str = "", cuda: bool = True) -> tuple[Variable, ...]:
+def activation(
+    prefix: str, *, state: str = IMAGE_STATE, sockets: str = "", identity: str = "", cuda: bool = True
+) -> tuple[Variable, ...]:
     """The variables of the environment at ``prefix``, in the order they apply, with every placeholder filled in.
 
-    ``state`` is the folder for everything written; ``identity`` the environment's (see
+    ``state`` is the folder for everything written; ``sockets`` the one for sockets (default: ``state``), of at most
+    :data:`SOCKETS_BYTES` bytes; ``identity`` the environment's (see
     :class:`orbit.env.record.EnvironmentRecord`), which keeps its caches apart from those of others; ``cuda`` says
     whether it has a CUDA compiler. Nothing on disk is looked at but the contract.
     """
@@ -63,7 +70,7 @@ def activation(prefix: str, *, state: str = IMAGE_STATE, identity: str = "", cud
     return tuple(
         Variable(
             name=variable.name,
-            value=variable.value.format(prefix=prefix, state=state, cache=cache),
+            value=variable.value.format(prefix=prefix, state=state, cache=cache, sockets=sockets or state),
             how=variable.how,
             reason=variable.reason,
             needs=variable.needs,

@@ -7,17 +7,31 @@ it from a script made here.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from orbit import __version__
+from orbit.core.paths import data_file
 from orbit.core.records import Record, content_key
-from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, render
+from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, state_folders
 from orbit.image.oci import CREATED, RunConfig
 from orbit.profile.model import Profile
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STATE_SCRIPT = "share/orbit/state.sh"
 STATE_MARK = "/STATE-FOLDER"
+SOCKETS_MARK = "/SOCKETS-FOLDER"
 PREFIX_MARK = "/PREFIX-FOLDER"
 IDENTITY_MARK = "0" * IDENTITY_DIGITS
+CUDA_ONLY = '[ ! -d "$orbit_prefix/cuda" ] || '
+CUDA_ELSE = '[ -d "$orbit_prefix/cuda" ] || '
+MARKS = {
+    f"{STATE_MARK}/cache/{IDENTITY_MARK}": "orbit_cache",
+    STATE_MARK: "orbit_state",
+    SOCKETS_MARK: "orbit_sockets",
+    PREFIX_MARK: "orbit_prefix",
+}
+"""What stands in the contract for a value that only a start knows -> the entry point's variable; longest first."""
 
 
 def image_environment(profile: Profile, *, cuda: bool) -> dict[str, str]:
@@ -25,7 +39,7 @@ def image_environment(profile: Profile, *, cuda: bool) -> dict[str, str]:
 
     What depends on the user or the GPU is set by the entry point.
     """
-    contract = activation(profile.image.prefix, state=STATE_MARK, cuda=cuda)
+    contract = activation(profile.image.prefix, state=STATE_MARK, sockets=SOCKETS_MARK, cuda=cuda)
     fixed = [variable for variable in contract if not _of_state(variable)]
     variables = apply(fixed, {"PATH": SYSTEM_PATH})
     variables |= {
@@ -40,21 +54,44 @@ def image_environment(profile: Profile, *, cuda: bool) -> dict[str, str]:
 
 
 def state_script() -> bytes:
-    """The contract for ``sh``, run by the entry point: everything below the state folder, and everything that must be
-    so whatever the caller's environment says. Expects ``ORBIT_STATE``, ``orbit_cache`` and ``orbit_prefix``.
+    """What the entry point reads: its reports (``containers/report.sh``), then the contract as calls of its words.
+
+    Everything is in it, also what the image's configuration has: it holds whatever the caller's environment says, and
+    in an environment that is no image. Expects ``orbit_state``, ``orbit_sockets``, ``orbit_cache``, ``orbit_prefix``.
     """
-    contract = activation(PREFIX_MARK, state=STATE_MARK, identity=IDENTITY_MARK)
-    chosen = [variable for variable in contract if variable.how in ("set", "unset") or _of_state(variable)]
-    always = render([variable for variable in chosen if not variable.needs], STATE_MARK, "sh")
-    cuda = render([variable for variable in chosen if variable.needs], STATE_MARK, "sh")
-    text = f'{always}if [ -d "$orbit_prefix/cuda" ]; then\n{cuda}fi\n'
-    text = text.replace(f"{STATE_MARK}/cache/{IDENTITY_MARK}", '"$orbit_cache"').replace(STATE_MARK, '"$ORBIT_STATE"')
-    text = text.replace(PREFIX_MARK, '"$orbit_prefix"')
-    return f"# Made from env/activation.toml; read by orbit-entrypoint.\n{text}".encode()
+    report = data_file("containers", "report.sh").read_text(encoding="ascii")
+    contract = activation(PREFIX_MARK, state=STATE_MARK, sockets=SOCKETS_MARK, identity=IDENTITY_MARK)
+    lines = ["", "# Made from env/activation.toml.", "orbit_drop_foreign", _folders_line(contract)]
+    # the first folder of a list must be put in front last
+    ordered = [v for v in contract if v.how != "prepend"] + [v for v in reversed(contract) if v.how == "prepend"]
+    for variable in ordered:
+        replaced = any(v.needs and not variable.needs and (v.name, v.how) == (variable.name, "set") for v in contract)
+        condition = CUDA_ONLY if variable.needs else CUDA_ELSE if replaced else ""
+        lines.append(condition + _call(variable))
+    return (report + "\n".join(lines) + "\n:\n").encode()
+
+
+def _call(variable: Variable) -> str:
+    words = [f"orbit_{variable.how}", variable.name]
+    if variable.how != "unset":
+        words.append(_quoted(variable.value))
+    return " ".join([*words, shlex.quote(variable.reason)])
+
+
+def _folders_line(contract: Sequence[Variable]) -> str:
+    folders = {*state_folders(contract, STATE_MARK), *state_folders(contract, SOCKETS_MARK)}
+    return " ".join(["orbit_folders", *(_quoted(folder) for folder in sorted(folders))])
+
+
+def _quoted(value: str) -> str:
+    """``value`` in double quotes, its marks as the shell's variables. (The contract has no other special character.)"""
+    for mark, name in MARKS.items():
+        value = value.replace(mark, f"${{{name}}}")
+    return f'"{value}"'
 
 
 def _of_state(variable: Variable) -> bool:
-    return STATE_MARK in variable.value
+    return STATE_MARK in variable.value or SOCKETS_MARK in variable.value
 
 
 def run_config(profile: Profile, labels: dict[str, str], *, cuda: bool) -> RunConfig:

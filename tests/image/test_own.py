@@ -1,4 +1,4 @@
-"""Orbit's own layer: complete, equal to what the project's build backend makes, and the entry point at work."""
+"""Orbit's own layer: complete, and equal to what the project's build backend makes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orbit.core.paths import DATA_FOLDERS, checkout_root
 from orbit.core.tools import uv
 from orbit.image.layers import SITE
 from orbit.image.own import dist_info, own_key, own_members, package_files
-from orbit.image.runtime import STATE_SCRIPT, state_script
+from orbit.image.runtime import STATE_SCRIPT
 from orbit.image.tar import Member
 from tests.image.world import make_checkout, write_tree
 
@@ -123,63 +123,3 @@ def test_it_holds_what_the_build_backend_puts_into_a_wheel(tmp_path: Path) -> No
 
 def _plain(requirement: str) -> str:
     return requirement.replace(" ", "").replace('"', "'")
-
-
-# --- the entry point -------------------------------------------------------------------------------------------------
-
-
-def enter(tmp_path: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    root = tmp_path / "prefix"
-    (root / "bin").mkdir(parents=True, exist_ok=True)
-    (root / "share" / "orbit").mkdir(parents=True, exist_ok=True)
-    shutil.copy(checkout_root() / "containers" / "entrypoint.sh", root / "bin" / "orbit-entrypoint")
-    (root / STATE_SCRIPT).write_bytes(state_script())
-    (root / "share" / "orbit" / "environment.json").write_text('{\n  "identity": "0123456789abcdef"\n}\n')
-    env = {"PATH": os.environ["PATH"], **variables}
-    return subprocess.run(
-        [root / "bin" / "orbit-entrypoint", *command], env=env, capture_output=True, text=True, check=False
-    )
-
-
-def test_the_entry_point_makes_a_state_folder_and_becomes_the_command(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    done = enter(
-        tmp_path, "sh", "-c", "echo $0 $HOME $TRITON_CACHE_DIR $TMPDIR; test -w $TRITON_CACHE_DIR; exit 7", "name",
-        ORBIT_STATE=str(state), HOME="/", PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (7, "")
-    assert done.stdout.split()[:2] == ["name", f"{state}/home"]
-    assert done.stdout.split()[2].startswith(f"{state}/cache/0123456789ab/")
-    assert done.stdout.split()[3] == f"{state}/tmp"
-    assert state.stat().st_mode & 0o777 == 0o700
-
-
-def test_what_would_leak_in_is_replaced_and_arguments_survive(tmp_path: Path) -> None:
-    state = str(tmp_path / "state with space")
-    done = enter(
-        tmp_path, "sh", "-c", 'echo "[${PYTHONPATH:-}${LD_LIBRARY_PATH:-}] <$1>"', "x", "a  b",
-        ORBIT_STATE=state, PYTHONPATH="/x", LD_LIBRARY_PATH="/y",
-    )  # fmt: skip
-    assert done.stdout == "[/usr/local/nvidia/lib64] <a  b>\n"
-    assert (tmp_path / "state with space" / "tmp").is_dir()
-
-
-def test_a_home_that_can_be_written_is_kept(tmp_path: Path) -> None:
-    done = enter(tmp_path, "sh", "-c", "echo $HOME", ORBIT_STATE=str(tmp_path / "s"), HOME=str(tmp_path))
-    assert done.stdout.strip() == str(tmp_path)
-
-
-def test_a_state_folder_that_cannot_be_made_is_a_sentence_and_status_4(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = enter(tmp_path, "true", ORBIT_STATE=str(tmp_path / "file" / "state"))
-    assert done.returncode == 4
-    assert "may not write there" in done.stderr
-    assert "fix:" in done.stderr
-
-
-def test_the_entry_point_is_clean_for_shellcheck() -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed")
-    path = checkout_root() / "containers" / "entrypoint.sh"
-    done = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
-    assert done.stdout == ""

@@ -1,0 +1,1 @@
+"""Tests of an image's entry point."""
