@@ -1,14 +1,14 @@
 """The image of a profile: base, environment by layers, Orbit itself, as an OCI layout. No daemon, no copy of the tree.
 
-Layers come from the store when nothing that decides their bytes changed; then their files are not even listed. What
-is missing is written with at most two layers at a time.
+Layers come from the store by their content (:mod:`orbit.image.content`), whichever environment or image they were
+written for. What is missing is written with at most two layers at a time.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,17 +18,18 @@ from orbit.core.files import remove_tree
 from orbit.core.records import Record
 from orbit.core.store import Entry, Store
 from orbit.env.record import EnvironmentRecord, read_environment
+from orbit.errors import RefusedError
 from orbit.image.base import Base, base_chunks, make_base
 from orbit.image.blob import Codec, codec_identity
 from orbit.image.cache import Request, Stream, obtain_layers
-from orbit.image.layers import content_bytes, layer_names, plan_layers
+from orbit.image.content import Planned, list_environment, members_key, plan_layers, planned, recall, remember
 from orbit.image.oci import NamedLayer, image_documents, write_layout
-from orbit.image.own import own_key, own_members
+from orbit.image.own import OwnFiles, layer_members, read_own
 from orbit.image.runtime import Identity, image_labels, run_config
 from orbit.image.tar import Member, tar_chunks, with_parents
 from orbit.profile.model import Profile
 
-FORMAT = 1
+FORMAT = 2
 """Bumped when the bytes of a layer change for equal inputs."""
 
 
@@ -75,7 +76,7 @@ class _Inputs:
     environment: Entry
     record: EnvironmentRecord
     base: Base
-    own: str
+    own: OwnFiles
     codec: Codec
     store: Store
     progress: Progress
@@ -109,20 +110,20 @@ def build_image(
         environment=environment,
         record=read_environment(environment.path / "prefix"),
         base=make_base(profile.image.base, store, progress=progress),
-        own=own_key(root),
+        own=read_own(root),
         codec=codec,
         store=store,
         progress=progress,
     )
     requests = [_base_request(made), *_environment_requests(made), _own_request(made)]
-    layers = [layer for layer in obtain_layers(requests, store, progress) if layer[0].blob.files]
+    layers = obtain_layers(requests, store, progress)
     identity = Identity(
         lock=made.record.lock,
         environment=made.record.identity,
         python=made.record.python,
         kernels=wheelhouse.manifest_hash,
         base=made.base.sha256,
-        orbit=made.own,
+        orbit=made.own.key,
     )
     labels = image_labels(profile, identity)
     run = run_config(profile, labels, cuda=(made.prefix / "cuda").is_dir())
@@ -141,32 +142,46 @@ def _base_request(made: _Inputs) -> Request:
     base = made.base
 
     def stream() -> Stream:
-        return Stream(chunks=base_chunks(base), files=base.files, size=base.tar.stat().st_size)
+        size = base.tar.stat().st_size
+        return Stream(chunks=base_chunks(base), files=base.files, size=size, diff_id=f"sha256:{base.sha256}")
 
     inputs = {"format": FORMAT, "tar": base.sha256, "codec": codec_identity(made.codec)}
     return Request("base", made.codec, inputs, stream)
 
 
-def _environment_requests(made: _Inputs) -> Iterator[Request]:
-    plan: dict[str, list[Member]] = {}
+def _environment_requests(made: _Inputs) -> list[Request]:
+    """The environment's layers that hold anything. Its files are looked at once, and planned only when need be."""
     policy = made.profile.image
+    listing = list_environment(made.prefix)
 
-    def stream(name: str) -> Stream:
-        if not plan:
-            made.progress.step("layers: listing the environment")
-            plan.update(plan_layers(made.prefix, policy.layers, policy.prefix))
-        return _members_stream(plan[name])
+    @functools.cache
+    def plan() -> dict[str, list[Member]]:
+        return plan_layers(listing, policy, progress=made.progress)
 
-    for name in layer_names(policy.layers):
-        inputs = {
-            "format": FORMAT,
-            "environment": made.environment.record.key,
-            "layer": name,
-            "rules": [{"name": layer.name, "dists": list(layer.dists)} for layer in policy.layers],
-            "prefix": policy.prefix,
-            "codec": codec_identity(made.codec),
-        }
-        yield Request(name, made.codec, inputs, functools.partial(stream, name))
+    layers = recall(listing, policy, made.store)
+    if layers is None:
+        layers = tuple(planned(name, members) for name, members in plan().items())
+        remember(listing, policy, made.store, layers)
+
+    def stream(layer: Planned) -> Stream:
+        members = plan()[layer.name]
+        if members_key(members) != layer.members:
+            raise RefusedError(
+                f"{made.prefix}: changed while its layers were planned ({layer.name})",
+                fix="stop whatever writes to that tree and run the same command again",
+            )
+        return _members_stream(members)
+
+    return [
+        Request(
+            layer.name,
+            made.codec,
+            {"format": FORMAT, "members": layer.members, "codec": codec_identity(made.codec)},
+            functools.partial(stream, layer),
+        )
+        for layer in layers
+        if layer.files
+    ]
 
 
 def _own_request(made: _Inputs) -> Request:
@@ -175,13 +190,13 @@ def _own_request(made: _Inputs) -> Request:
     def stream() -> Stream:
         scratch = made.store.scratch("own")
         try:
-            return _members_stream(own_members(made.root, made.prefix, at, scratch, progress=made.progress))
+            return _members_stream(layer_members(made.own, made.prefix, at, scratch, progress=made.progress))
         finally:
             remove_tree(scratch)
 
     inputs = {
         "format": FORMAT,
-        "own": made.own,
+        "own": made.own.key,
         "interpreter": made.record.interpreter,
         "prefix": at,
         "codec": codec_identity(made.codec),
@@ -192,7 +207,7 @@ def _own_request(made: _Inputs) -> Request:
 def _members_stream(members: Sequence[Member]) -> Stream:
     ordered = with_parents(members)
     files = sum(member.kind != "dir" for member in ordered)
-    return Stream(chunks=tar_chunks(ordered), files=files, size=content_bytes(ordered))
+    return Stream(chunks=tar_chunks(ordered), files=files, size=sum(member.size for member in ordered))
 
 
 def _result(layer: NamedLayer, reused: bool) -> LayerResult:

@@ -1,12 +1,18 @@
 """Layers from the store, and the writing of those that are missing: in parallel, all or none.
 
 A layer's key holds everything that decides its bytes, so a layer that is there needs no look at its files.
+
+A blob that lies in the store may have been damaged since. It is compared with its digest, byte by byte, when it is not
+the file that was last compared (inode, size and time of the last write are noted beside it), and when that was long
+ago: then a few hundred megabytes in each run, what was compared least recently first.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,14 +22,21 @@ from typing import Any
 import msgspec
 
 from orbit.core.console import Progress
-from orbit.core.records import convert
+from orbit.core.files import sha256_file
+from orbit.core.records import Record, convert, dump_json, load_json
 from orbit.core.store import Entry, Store
+from orbit.errors import CheckFailed, InputError
 from orbit.image.blob import Codec, LayerBlob, write_blob
 from orbit.image.oci import NamedLayer
 
 PARALLEL_LAYERS = 2
 """Each has its own reader, hashes and compression workers; two keep a small machine busy and a large disk too."""
 TOLD_EVERY_BYTES = 64 << 20
+RECHECK_S = 86_400
+"""A blob is compared with its digest again when the last time was longer ago."""
+RECHECK_BYTES = 512 << 20
+"""So much of them in one run, or one blob if that is larger: 0.3 s of one core (1.8 GB/s)."""
+CHECKED_NAME = "checked.json"
 
 
 @dataclass(slots=True)
@@ -62,6 +75,8 @@ class Stream:
     files: int
     size: int
     """Bytes, about: for the progress."""
+    diff_id: str = ""
+    """What the sha256 of all ``chunks`` must be, ``sha256:...``; empty when only the writing tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +89,19 @@ class Request:
     stream: Callable[[], Stream]
 
 
+class Checked(Record, frozen=True, kw_only=True):
+    """``checked.json`` of a layer's entry: which file was compared with its digest, and when."""
+
+    stamp: tuple[int, int, int]
+    """Inode, size and modification time (ns). The change time does not serve: each layout is one more link."""
+    at: float
+    """Seconds since 1970."""
+
+
 def obtain_layers(requests: Sequence[Request], store: Store, progress: Progress) -> list[tuple[NamedLayer, bool]]:
     """Every requested layer and whether it was there already, in the order of the requests."""
-    found = {request.name: find_layer(request, store) for request in requests}
-    missing = [request for request in requests if found[request.name] is None]
+    found = find_layers(requests, store, progress)
+    missing = [request for request in requests if request.name not in found]
     if missing:
         progress.step(f"layers: writing {', '.join(request.name for request in missing)}")
     meter = _Meter(progress)
@@ -95,39 +119,90 @@ def obtain_layers(requests: Sequence[Request], store: Store, progress: Progress)
             pool.shutdown(cancel_futures=True)
             raise
     return [
-        (known, True) if (known := found[request.name]) else (jobs[request.name].result(), False)
+        (known, True) if (known := found.get(request.name)) else (jobs[request.name].result(), False)
         for request in requests
     ]
 
 
-def find_layer(request: Request, store: Store) -> NamedLayer | None:
-    """The layer from the store, if its blob is as it was written: same size, same time of last change.
+def find_layers(requests: Sequence[Request], store: Store, progress: Progress) -> dict[str, NamedLayer]:
+    """The layers the store has, by name. A damaged one is removed from it, with a line, and counts as absent.
 
-    That is the cheap test; ``orbit image load`` and ``orbit image inspect --verify`` read every byte.
+    ``orbit image load``, ``push``, ``smoke`` and ``orbit image inspect --verify`` compare every byte they read.
     """
-    entry = store.find("layer", request.inputs)
-    if entry is None:
-        return None
-    layer = _named(request.name, entry)
+    found: dict[str, tuple[NamedLayer, Entry]] = {}
+    now = time.time()
+    doubtful: list[str] = []
+    overdue: list[tuple[float, str]] = []
+    for request in requests:
+        entry = store.find("layer", request.inputs)
+        if entry is None:
+            continue
+        layer = _named(request.name, entry)
+        found[request.name] = layer, entry
+        checked = _checked(entry)
+        if checked is None or checked.stamp != _stamp(layer.path):
+            doubtful.append(request.name)
+        elif not 0 <= now - checked.at < RECHECK_S:
+            overdue.append((checked.at, request.name))
+    read = 0
+    for _, name in sorted(overdue):
+        if read < RECHECK_BYTES:
+            doubtful.append(name)
+            read += found[name][0].blob.size
+    with ThreadPoolExecutor(PARALLEL_LAYERS) as pool:
+        whole = pool.map(lambda name: _is_whole(*found[name]), doubtful)
+        for name, good in zip(doubtful, whole, strict=True):
+            if not good:
+                progress.step(f"layer {name} in the store is damaged: it is written again")
+                store.discard(found.pop(name)[1].path)
+    return {name: layer for name, (layer, _) in found.items()}
+
+
+def _is_whole(layer: NamedLayer, entry: Entry) -> bool:
+    """Compare a blob with its digest, and note that it was."""
+    stamp = _stamp(layer.path)
+    if stamp is None or f"sha256:{sha256_file(layer.path)}" != layer.blob.digest:
+        return False
+    _note(entry, stamp)
+    return True
+
+
+def _note(entry: Entry, stamp: tuple[int, int, int]) -> None:
+    with contextlib.suppress(OSError):  # a store that others own, or a full disk: it is compared again next time
+        dump_json(entry.path / CHECKED_NAME, Checked(stamp=stamp, at=time.time()))
+
+
+def _checked(entry: Entry) -> Checked | None:
     try:
-        state = layer.path.stat()
-    except FileNotFoundError:
-        intact = False
-    else:
-        intact = (state.st_size, state.st_mtime_ns) == (layer.blob.size, layer.blob.mtime_ns)
-    if not intact:
-        store.discard(entry.path)
+        return load_json(entry.path / CHECKED_NAME, Checked)
+    except InputError:
         return None
-    return layer
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _write(request: Request, stream: Stream, store: Store, meter: _Meter) -> NamedLayer:
     def work(place: Path) -> dict[str, Any]:
         blob = write_blob(meter.watch(stream.chunks), place / "blob", request.codec, files=stream.files)
+        if stream.diff_id not in ("", blob.diff_id):
+            raise CheckFailed(
+                f"layer {request.name}: what was read is {blob.diff_id}, not {stream.diff_id}",
+                fix="what it is made from was damaged in the store: remove that entry and build again",
+            )
         outputs: dict[str, Any] = msgspec.to_builtins(blob)
         return outputs
 
-    return _named(request.name, store.obtain("layer", request.inputs, work))
+    entry = store.obtain("layer", request.inputs, work)
+    layer = _named(request.name, entry)
+    if stamp := _stamp(layer.path):
+        _note(entry, stamp)
+    return layer
 
 
 def _named(name: str, entry: Entry) -> NamedLayer:

@@ -215,7 +215,8 @@ def write_layout(out: Path, layers: Sequence[NamedLayer], manifest: bytes, confi
         raise InputError(f"{out}: exists and is not an OCI layout", fix="choose another place, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
     for leftover in out.parent.glob(f".{out.name}.*.partial*"):
-        remove_tree(leftover)
+        if not _maker_runs(leftover.name.removeprefix(f".{out.name}.")):
+            remove_tree(leftover)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     blobs = partial / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -234,6 +235,12 @@ def write_layout(out: Path, layers: Sequence[NamedLayer], manifest: bytes, confi
         remove_tree(partial)
         raise
     return described.digest
+
+
+def _maker_runs(name: str) -> bool:
+    """Whether the process whose number leads ``name`` runs and is another one: it may be writing the same layout."""
+    maker = name.partition(".")[0]
+    return maker.isdigit() and int(maker) != os.getpid() and os.path.exists(f"/proc/{maker}")
 
 
 def _write(path: Path, data: bytes) -> None:

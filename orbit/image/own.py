@@ -8,54 +8,78 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orbit.core.console import Progress
-from orbit.core.files import sha256_file, tree_hash
+from orbit.core.files import sha256_file
 from orbit.core.records import content_key
-from orbit.env.bytecode import compile_tree
+from orbit.env.bytecode import WORKER, compile_tree
 from orbit.env.scripts import LAUNCHER
 from orbit.errors import InputError
 from orbit.image.layers import SITE
 from orbit.image.runtime import STATE_SCRIPT, state_script
 from orbit.image.tar import Member, content
 
-FORMAT = 1
+FORMAT = 2
 NAME = "orbit"
 ENTRYPOINT = "containers/entrypoint.sh"
 SKIPPED_NAMES = frozenset({"__pycache__"})
 
 
-def own_key(root: Path) -> str:
-    """Identity of everything this layer is made from in the checkout."""
-    project = _project_file(root)
-    folders = {source: tree_hash(root / source) for source in sorted(_folders(project))}
-    files = {name: sha256_file(root / name) for name in ("pyproject.toml", "LICENSE")}
-    script = hashlib.sha256(state_script()).hexdigest()
-    return content_key({"format": FORMAT, "folders": folders, "files": files, "state_script": script})
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """Everything of a checkout that this layer is made from, read once: key and content cannot disagree."""
+
+    listed: Mapping[str, bytes]
+    """Path relative to site-packages -> content, of all but compiled files."""
+
+    @property
+    def key(self) -> str:
+        """Identity of the content, and of what compiles it besides the interpreter."""
+        files = {name: hashlib.sha256(data).hexdigest() for name, data in self.listed.items()}
+        return content_key({"format": FORMAT, "files": files, "compiler": sha256_file(WORKER)})
 
 
-def own_members(root: Path, environment: Path, at: str, scratch: Path, *, progress: Progress) -> list[Member]:
-    """The layer's members below ``at``; sources are compiled with the interpreter of ``environment`` in ``scratch``."""
+def read_own(root: Path) -> OwnFiles:
+    """Read the checkout at ``root``. Raises :class:`InputError` for links among its sources."""
     project = _project_file(root)
-    installed = package_files(root, project)
-    entrypoint = (root / ENTRYPOINT).read_bytes()
     script = LAUNCHER + f"import sys\n\nfrom {NAME}.cli import main\n\nsys.exit(main())\n".encode()
-    listed = {**installed, f"../../../bin/{NAME}": script, f"../../../bin/{NAME}-entrypoint": entrypoint}
-    listed[f"../../../{STATE_SCRIPT}"] = state_script()
+    listed = {
+        **package_files(root, project),
+        f"../../../bin/{NAME}": script,
+        f"../../../bin/{NAME}-entrypoint": (root / ENTRYPOINT).read_bytes(),
+        f"../../../{STATE_SCRIPT}": state_script(),
+    }
     info = f"{NAME}-{project['project']['version']}.dist-info"
     listed |= {f"{info}/{name}": data for name, data in dist_info(root, project).items()}
     listed[f"{info}/RECORD"] = record(listed, f"{info}/RECORD")
+    return OwnFiles(listed)
+
+
+def own_key(root: Path) -> str:
+    """Identity of everything this layer is made from in the checkout."""
+    return read_own(root).key
+
+
+def own_members(root: Path, environment: Path, at: str, scratch: Path, *, progress: Progress) -> list[Member]:
+    """The layer's members for the checkout at ``root``, see :func:`layer_members`."""
+    return layer_members(read_own(root), environment, at, scratch, progress=progress)
+
+
+def layer_members(own: OwnFiles, environment: Path, at: str, scratch: Path, *, progress: Progress) -> list[Member]:
+    """The layer's members below ``at``; sources are compiled with the interpreter of ``environment`` in ``scratch``."""
     base = at.strip("/")
-    members = [content(f"{base}/{SITE}/{name}", data) for name, data in listed.items() if not name.startswith("../")]
-    members.append(content(f"{base}/bin/{NAME}", script, executable=True))
-    members.append(content(f"{base}/bin/{NAME}-entrypoint", entrypoint, executable=True))
-    members.append(content(f"{base}/{STATE_SCRIPT}", state_script()))
-    members += compiled(installed, environment, at, scratch, progress=progress)
-    return members
+    members = [
+        content(os.path.normpath(f"{base}/{SITE}/{name}"), data, executable=name.startswith("../../../bin/"))
+        for name, data in own.listed.items()
+    ]
+    sources = {name: data for name, data in own.listed.items() if name.endswith(".py")}
+    return [*members, *compiled(sources, environment, at, scratch, progress=progress)]
 
 
 def package_files(root: Path, project: dict[str, Any]) -> dict[str, bytes]:

@@ -7,9 +7,13 @@ reads; it is written here, not by :mod:`tarfile`, so that another patch release 
 
 from __future__ import annotations
 
+import base64
+import errno
+import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from orbit.errors import RefusedError
@@ -20,9 +24,18 @@ EPOCH_S = 315532800
 BLOCK = 512
 RECORD = 20 * BLOCK
 CHUNK_BYTES = 1 << 20
+ZEROS = bytes(CHUNK_BYTES)
+"""What a hole reads as."""
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO})
+"""How reading a path fails when it is no longer the file that was listed."""
 USTAR_MAX_SIZE = 8**11 - 1
 
 Kind = Literal["file", "dir", "symlink", "hardlink"]
+# Fields of a header that are the same in all of them: owner and group 0, the time, the magic with no names of owners.
+OWNERS = b"0000000\0" * 2
+TIME = b"%011o\0" % EPOCH_S
+MAGIC = b"ustar\x0000" + bytes(64) + b"0000000\0" * 2
+CONSTANT_SUM = sum(OWNERS + TIME + MAGIC + b" " * 8)
 TYPE_FLAG: dict[Kind, bytes] = {"file": b"0", "hardlink": b"1", "symlink": b"2", "dir": b"5"}
 
 
@@ -47,6 +60,13 @@ class Member:
     """Where a symbolic or hard link points."""
     source: Path | Slice | bytes = b""
     """The content of a file: bytes, or the file to read them from."""
+    stamp: tuple[int, ...] = ()
+    """Device, inode, modification and change time (ns) of ``source`` when it was listed; compared after it was read.
+    Empty: not compared."""
+    sha256: str = ""
+    """Of the content, as RECORD spells it (urlsafe base64 without padding); empty when it is not known."""
+    proved: bool = False
+    """``sha256`` was computed from the file that ``stamp`` describes; otherwise it is compared while that is read."""
 
 
 def folder(name: str) -> Member:
@@ -68,19 +88,11 @@ def with_parents(members: Iterable[Member]) -> tuple[Member, ...]:
     for member in members:
         by_name[member.name] = member
     for name in list(by_name):
-        for parent in PurePosixPath(name).parents:
-            if str(parent) == "." or str(parent) in by_name:
-                break
-            by_name[str(parent)] = folder(str(parent))
+        parent = name.rpartition("/")[0]
+        while parent and parent not in by_name:
+            by_name[parent] = folder(parent)
+            parent = parent.rpartition("/")[0]
     return tuple(sorted(by_name.values(), key=lambda member: (member.kind == "hardlink", member.name.split("/"))))
-
-
-def tar_size(members: Iterable[Member]) -> int:
-    """Bytes of the stream :func:`tar_chunks` makes of ``members``."""
-    total = 2 * BLOCK
-    for member in members:
-        total += len(header(member)) + -(-member.size // BLOCK) * BLOCK
-    return -(-total // RECORD) * RECORD
 
 
 def tar_chunks(members: Iterable[Member], *, told: Callable[[int], None] | None = None) -> Iterator[bytes]:
@@ -123,20 +135,80 @@ def _content(member: Member) -> Iterator[bytes]:
     if isinstance(member.source, bytes):
         yield member.source
         return
-    whole = isinstance(member.source, Path)
-    path, offset = (member.source, 0) if isinstance(member.source, Path) else (member.source.path, member.source.offset)
-    left = member.size
-    with open(path, "rb", buffering=0) as file:
-        file.seek(offset)
-        while left and (piece := file.read(min(CHUNK_BYTES, left))):
-            left -= len(piece)
-            yield piece
-        grown = whole and not left and bool(file.read(1))
-    if left or grown:
+    path = member.source if isinstance(member.source, Path) else member.source.path
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if isinstance(member.source, Slice):
+                os.lseek(handle, member.source.offset, os.SEEK_SET)
+                yield from _exactly(handle, member.size, path)
+            else:
+                yield from _whole(handle, member, path)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        raise _changed(path, f"{error.strerror} where a file was listed") from None
+
+
+def _whole(handle: int, member: Member, path: Path) -> Iterator[bytes]:
+    """All of an open file, if it is still what was listed."""
+    digest = hashlib.sha256() if member.sha256 and not member.proved else None
+    for piece in _exactly(handle, member.size, path) if member.size <= CHUNK_BYTES else _extents(handle, member, path):
+        if digest is not None:
+            digest.update(piece)
+        yield piece
+    state = os.fstat(handle)
+    if state.st_size != member.size:
+        raise _changed(path, f"{state.st_size} bytes now, {member.size} when it was listed")
+    if member.stamp and (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns) != member.stamp:
+        raise _changed(path, "written to or replaced since it was listed")
+    if digest is not None and base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() != member.sha256:
         raise RefusedError(
-            f"{path}: changed while it was read into the image (size was {member.size} bytes)",
-            fix="stop whatever writes to that tree and run the same command again",
+            f"{path}: its content is not what RECORD says, or it changed while it was read into the image",
+            fix="stop whatever writes to that tree; if it was edited, create the environment again",
         )
+
+
+def _extents(handle: int, member: Member, path: Path) -> Iterator[bytes]:
+    """The content of a large file; what the disk does not hold (holes) is not read."""
+    if os.fstat(handle).st_blocks * 512 >= member.size:
+        yield from _exactly(handle, member.size, path)
+        return
+    at = 0
+    while at < member.size:
+        try:
+            data = min(os.lseek(handle, at, os.SEEK_DATA), member.size)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # no data behind `at`: a hole up to the end
+                raise
+            data = member.size
+        for start in range(at, data, CHUNK_BYTES):
+            yield ZEROS if data - start >= CHUNK_BYTES else ZEROS[: data - start]
+        if data < member.size:
+            hole = min(os.lseek(handle, data, os.SEEK_HOLE), member.size)
+            os.lseek(handle, data, os.SEEK_SET)
+            yield from _exactly(handle, hole - data, path)
+            data = hole
+        at = data
+
+
+def _exactly(handle: int, size: int, path: Path) -> Iterator[bytes]:
+    """The next ``size`` bytes of an open file."""
+    while size:
+        piece = os.read(handle, min(CHUNK_BYTES, size))
+        if not piece:
+            raise _changed(path, f"{size} bytes shorter than when it was listed")
+        size -= len(piece)
+        yield piece
+
+
+def _changed(path: Path, how: str) -> RefusedError:
+    return RefusedError(
+        f"{path}: changed while it was read into the image ({how})",
+        fix="stop whatever writes to that tree and run the same command again",
+    )
 
 
 def header(member: Member) -> bytes:
@@ -187,23 +259,20 @@ def _pax_record(key: str, value: str) -> bytes:
 
 def _ustar(name: bytes, *, prefix: bytes, mode: int, size: int, flag: bytes, link: bytes) -> bytes:
     """One 512-byte ustar block (POSIX.1-1988): octal numbers, checksum over the block with blanks in its field."""
-    parts = (
-        name.ljust(100, b"\0"),
-        b"%07o\0" % mode,
-        b"0000000\0",
-        b"0000000\0",
-        b"%011o\0" % size,
-        b"%011o\0" % EPOCH_S,
-        b" " * 8,
-        flag,
-        link.ljust(100, b"\0"),
-        b"ustar\x0000",
-        bytes(32),
-        bytes(32),
-        b"0000000\0",
-        b"0000000\0",
-        prefix.ljust(155, b"\0"),
-        bytes(12),
+    numbers = b"%07o\0" % mode, b"%011o\0" % size
+    checksum = CONSTANT_SUM + sum(map(sum, (name, *numbers, flag, link, prefix)))
+    return b"".join(
+        (
+            name.ljust(100, b"\0"),
+            numbers[0],
+            OWNERS,
+            numbers[1],
+            TIME,
+            b"%06o\0 " % checksum,
+            flag,
+            link.ljust(100, b"\0"),
+            MAGIC,
+            prefix.ljust(155, b"\0"),
+            bytes(12),
+        )
     )
-    block = b"".join(parts)
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]

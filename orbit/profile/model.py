@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
+
+import msgspec
 
 from orbit.core.paths import data_root
 from orbit.core.records import Record, load_toml
@@ -42,6 +45,8 @@ class Layer(Record, frozen=True, kw_only=True):
     name: str
     dists: tuple[str, ...]
     """Distribution names as shell patterns (``nvidia-*``); the first layer that matches takes the files."""
+    groups: Annotated[int, msgspec.Meta(ge=1, le=32)] = 1
+    """Into so many layers ``NAME-0``, ``NAME-1``, ...; which one holds a distribution follows from its name alone."""
 
 
 class ImagePolicy(Record, frozen=True, kw_only=True):

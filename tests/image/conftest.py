@@ -12,6 +12,7 @@ from orbit.core.store import Entry, Store
 from orbit.image import build
 from orbit.image.blob import Codec
 from orbit.image.build import ImageResult, build_image
+from orbit.profile.model import Profile
 from tests.image.world import PROFILE, Kernels, make_checkout, make_environment, make_small_base
 
 BuildSmall = Callable[..., ImageResult]
@@ -29,9 +30,10 @@ def build_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildSmall:
         root: Path | None = None,
         out: Path | None = None,
         codec: Codec = "zstd",
+        profile: Profile = PROFILE,
     ) -> ImageResult:
         return build_image(
-            PROFILE,
+            profile,
             root or make_checkout(tmp_path / "checkout"),
             environment or make_environment(store),
             Kernels(),

@@ -11,6 +11,7 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.image import cache
+from orbit.image.blob import write_blob
 from orbit.image.cache import Request, Stream, obtain_layers
 from orbit.image.oci import read_layout, verify_layers
 from tests.image.conftest import BuildSmall
@@ -40,7 +41,7 @@ def test_a_blob_that_is_gone_from_the_cache_is_written_again(store: Store, build
 def test_one_failing_layer_stops_the_others(
     store: Store, build_small: BuildSmall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = cache.write_blob
+    real = write_blob
 
     def fail_torch(chunks: object, place: Path, *args: object, **rest: object) -> object:
         if "torch" in str(place) or rest["files"] == 2:

@@ -22,7 +22,7 @@ from orbit.core.console import Silent
 from orbit.core.paths import DATA_FOLDERS, checkout_root
 from orbit.core.tools import uv
 from orbit.image.layers import SITE
-from orbit.image.own import dist_info, own_key, own_members, package_files
+from orbit.image.own import ENTRYPOINT, dist_info, layer_members, own_key, own_members, package_files, read_own
 from orbit.image.runtime import STATE_SCRIPT
 from orbit.image.tar import Member
 from tests.image.world import make_checkout, write_tree
@@ -82,11 +82,26 @@ def test_the_key_follows_every_file_and_nothing_else(tmp_path: Path) -> None:
     (root / "orbit" / "__pycache__" / "other.pyc").write_bytes(b"x")
     os.utime(root / "orbit" / "__init__.py", (1, 1))
     assert own_key(root) == own_key(make_checkout(tmp_path / "two")) == key
-    for name in ("orbit/cli/__init__.py", "env/profiles/small.toml", "pyproject.toml", "LICENSE"):
+    (root / "pyproject.toml").write_bytes((root / "pyproject.toml").read_bytes() + b"# nothing that is installed\n")
+    assert own_key(root) == key
+    for name in ("orbit/cli/__init__.py", "env/profiles/small.toml", "pyproject.toml", "LICENSE", ENTRYPOINT):
         old = (root / name).read_bytes()
-        (root / name).write_bytes(old + b"\n")
+        (root / name).write_bytes(old.replace(b"small", b"large") if name == "pyproject.toml" else old + b"\n")
         assert own_key(root) != key, name
         (root / name).write_bytes(old)
+
+
+def test_what_was_read_once_is_what_is_written_whatever_happens_to_the_checkout(tmp_path: Path) -> None:
+    root = make_checkout(tmp_path / "checkout")
+    own = read_own(root)
+    key = own.key
+    shutil.rmtree(root / "orbit")
+    environment = tmp_path / "environment"
+    write_tree(environment, {"bin/python3.12": f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode()})
+    (tmp_path / "scratch").mkdir()
+    members = layer_members(own, environment, PREFIX, tmp_path / "scratch", progress=Silent())
+    assert f"opt/orbit/{SITE}/orbit/cli/__init__.py" in {member.name for member in members}
+    assert own.key == key
 
 
 @pytest.mark.integration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import os
@@ -55,6 +56,20 @@ def dist(name: str, version: str, files: dict[str, bytes]) -> dict[str, bytes]:
     listed = {**files, f"{info}/METADATA": f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n".encode()}
     record = "".join(f"{path},,\n" for path in [*listed, f"{info}/RECORD"]).encode()
     return {os.path.normpath(f"{SITE}/{path}"): data for path, data in {**listed, f"{info}/RECORD": record}.items()}
+
+
+def recorded(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The same files with RECORDs that state hash and size of all but themselves and compiled files."""
+    made = dict(files)
+    for record in [path for path in files if path.endswith(".dist-info/RECORD")]:
+        lines = []
+        for path in files[record].decode().split(",,\n")[:-1]:
+            data = files[os.path.normpath(f"{SITE}/{path}")]
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            stated = "," if path.endswith((".pyc", "/RECORD")) else f"sha256={digest},{len(data)}"
+            lines.append(f"{path},{stated}\n")
+        made[record] = "".join(lines).encode()
+    return made
 
 
 def environment_files() -> dict[str, bytes]:

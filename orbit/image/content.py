@@ -1,0 +1,159 @@
+"""An environment's layers by content: the key of a layer is a hash over what is in it, and over nothing else.
+
+The key has path, kind, mode, size and sha256 (of links: the target) of every member. A bumped pin changes the keys of
+the layers whose files changed; all others are found in the store, whichever environment, profile or image they were
+written for.
+
+Where the sha256 of a file comes from, so that ten gigabytes need not be read to find out that nothing is to be done:
+
+- RECORD states it. ``orbit env create`` compared every installed file with its RECORD. It is compared again, byte by
+  byte, when the file is written into a layer: a layer under a wrong key cannot come into being.
+- What RECORD states no hash for (compiled files, RECORD itself, the interpreter) is read and hashed.
+
+The result is remembered by the state of the whole tree: device, inode, mode, size, modification and change time of
+every path. A program cannot set the change time, so one touched file makes the memory worthless and all is done anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from orbit.audit.facts import Distribution, RecordRow, Tree
+from orbit.audit.installed.fact_cache import SETTLE_NS
+from orbit.audit.installed.hashing import Hashing
+from orbit.audit.installed.tree import read_tree
+from orbit.core.console import Progress
+from orbit.core.records import Record, convert
+from orbit.core.store import Store
+from orbit.errors import InputError, RefusedError
+from orbit.image.layers import Owners, member, read_owners, split
+from orbit.image.tar import Member
+from orbit.profile.model import ImagePolicy
+
+FORMAT = 1
+"""Raised when equal trees come out with other members."""
+MEMORY = "layer-plan"
+
+
+class Planned(Record, frozen=True, kw_only=True):
+    """One layer before it is written."""
+
+    name: str
+    members: str
+    """Hash over the members: the layer's identity."""
+    files: int
+    """Members that are no folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An environment as it was listed."""
+
+    prefix: Path
+    tree: Tree
+    key: str
+    """Of the state of every path in this very folder."""
+    listed_ns: int
+    """When the listing began."""
+
+    def settled(self, change_ns: int) -> bool:
+        """Whether a later write would show: clocks have ticks, and two writes in one tick leave one change time."""
+        return change_ns < self.listed_ns - SETTLE_NS
+
+
+def list_environment(prefix: Path) -> Listing:
+    """Look at every path below ``prefix`` once. Raises :class:`InputError` for names that are no text."""
+    listed_ns = time.time_ns()
+    tree = read_tree(prefix)
+    try:
+        state = msgspec.msgpack.encode((tree.entries, tree.links, tree.denied))
+    except UnicodeEncodeError as error:
+        raise InputError(f"{prefix}: a file name that is no UTF-8: {error.object!r}", fix="rename that file") from None
+    return Listing(prefix, tree, hashlib.sha256(state).hexdigest(), listed_ns)
+
+
+def recall(listing: Listing, policy: ImagePolicy, store: Store) -> tuple[Planned, ...] | None:
+    """The layers of an environment that was planned before and not touched since; None when it must be planned."""
+    entry = store.find(MEMORY, _inputs(listing, policy))
+    return convert(entry.record.outputs["layers"], tuple[Planned, ...], f"{entry.path}: layers") if entry else None
+
+
+def remember(listing: Listing, policy: ImagePolicy, store: Store, layers: Iterable[Planned]) -> None:
+    """Keep the plan for :func:`recall`, unless a file changed too short a time before it was looked at."""
+    if all(listing.settled(fact.stamp[3]) for fact in listing.tree.entries.values()):
+        outputs = {"layers": msgspec.to_builtins(tuple(layers))}
+        store.obtain(MEMORY, _inputs(listing, policy), lambda _folder: outputs)
+
+
+def _inputs(listing: Listing, policy: ImagePolicy) -> dict[str, object]:
+    rules = [{"name": layer.name, "dists": list(layer.dists), "groups": layer.groups} for layer in policy.layers]
+    return {"format": FORMAT, "tree": listing.key, "rules": rules, "prefix": policy.prefix}
+
+
+def plan_layers(listing: Listing, policy: ImagePolicy, *, progress: Progress) -> dict[str, list[Member]]:
+    """Members of every layer of the environment, with their digests.
+
+    Raises :class:`InputError` for what an image must not hold (see :func:`orbit.image.layers.split`), and
+    :class:`RefusedError` for a file that is not what its RECORD says or changes meanwhile.
+    """
+    owners = read_owners(listing.prefix, policy.layers)
+    parts = split(listing.tree, owners, policy.layers)
+    read = _read_digests(listing, owners, progress=progress)
+    entries = listing.tree.entries
+    plan: dict[str, list[Member]] = {}
+    for name, paths in parts.items():
+        plan[name] = []
+        for path in paths:
+            fact = entries[path]
+            known = read.get(path)
+            sha256 = known or (owners.stated[path].sha256 if fact.is_file else "")
+            proved = known is not None and listing.settled(fact.stamp[3])
+            plan[name].append(member(path, fact, listing.tree, policy.prefix, sha256=sha256, proved=proved))
+    return plan
+
+
+def _read_digests(listing: Listing, owners: Owners, *, progress: Progress) -> Mapping[str, str]:
+    """sha256 of the files no RECORD states, read now by other processes."""
+    rows = []
+    for path, fact in listing.tree.entries.items():
+        if not fact.is_file:
+            continue
+        said = owners.stated.get(path)
+        if said is None:
+            rows.append(RecordRow(path, "sha256", "", fact.size))
+        elif said.size != fact.size:
+            raise RefusedError(
+                f"{listing.prefix}/{path}: {fact.size} bytes, and {said.size} in its RECORD",
+                fix="create the environment again",
+            )
+    progress.step(f"layers: hashing {len(rows)} files that no RECORD states")
+    unlisted = Distribution("", "", "", tuple(rows), (), (), "")
+    found = Hashing(listing.prefix, [unlisted]).result()
+    for path, digest in found.items():
+        if digest.startswith("!"):
+            raise RefusedError(
+                f"{listing.prefix}/{path}: cannot be hashed: {digest[1:]}",
+                fix="stop whatever writes to that tree and run the same command again",
+            )
+    return found
+
+
+def members_key(members: Iterable[Member]) -> str:
+    """Hash over everything that decides a layer's tar stream, whatever the order of ``members``."""
+    digest = hashlib.sha256()
+    for item in sorted(members, key=lambda item: item.name):
+        what = item.sha256 if item.kind == "file" else item.target
+        digest.update(f"{item.name}\0{item.kind}\0{item.mode:o}\0{item.size}\0{what}\0".encode())
+    return digest.hexdigest()
+
+
+def planned(name: str, members: Iterable[Member]) -> Planned:
+    """What is kept of a layer's plan."""
+    items = list(members)
+    return Planned(name=name, members=members_key(items), files=sum(item.kind != "dir" for item in items))
