@@ -1,0 +1,91 @@
+"""The lowest layers of an image: a root file system of locked Debian packages, or an image named by its digest.
+
+::
+
+    base = make_base(name, store, progress=progress)    from the store, or made; the only step that may use the network
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbit.core.console import Progress
+from orbit.core.files import CHUNK_BYTES
+from orbit.core.records import Record, dump_json, load_json
+from orbit.core.store import Store
+from orbit.image.base.definition import ARCHITECTURE, BaseDefinition, load_base
+from orbit.image.base.fetch import find_places, obtain_packages
+from orbit.image.base.lock import BaseLock, read_base_lock
+from orbit.image.base.make import Contents, make_root
+from orbit.image.base.root import DebianPackage
+from orbit.image.tar import EPOCH_S
+
+__all__ = ["Base", "BaseDefinition", "DebianPackage", "base_chunks", "load_base", "make_base"]
+
+FORMAT = 3
+"""Raised when equal locks and definitions come out in other bytes."""
+KIND = "base"
+
+
+class Base(Record, frozen=True, kw_only=True):
+    """A finished base."""
+
+    key: str
+    """Content key of the lock and the definition."""
+    tar: Path
+    """The root file system, uncompressed."""
+    sha256: str
+    files: int
+    packages: tuple[DebianPackage, ...]
+    reused: bool
+
+
+def make_base(name: str, store: Store, *, progress: Progress) -> Base:
+    """The base of that name: from the store, or made anew of the packages its lock lists.
+
+    Raises :class:`InputError` for a stale lock and for a package with other bytes, :class:`MissingError` for packages
+    that cannot be had and without mmdebstrap.
+    """
+    definition = load_base(name)
+    lock = read_base_lock(name, definition)
+
+    def work(place: Path) -> dict[str, str | int]:
+        debs = obtain_packages(lock, store, find_places(definition), progress, name=name)
+        progress.step(f"base: installing {len(lock.packages)} packages of Debian {definition.suite}")
+        target = place / "root" / "rootfs.tar"
+        target.parent.mkdir()
+        contents = make_root(definition, lock, debs, target, store)
+        dump_json(place / "base.json", contents)
+        return {"sha256": contents.sha256, "files": contents.files, "packages": len(contents.packages)}
+
+    entry = store.obtain(KIND, base_inputs(definition, lock), work)
+    contents = load_json(entry.path / "base.json", Contents)
+    return Base(
+        key=entry.record.key,
+        tar=entry.path / "root" / "rootfs.tar",
+        sha256=contents.sha256,
+        files=contents.files,
+        packages=contents.packages,
+        reused=entry.reused,
+    )
+
+
+def base_inputs(definition: BaseDefinition, lock: BaseLock) -> dict[str, object]:
+    """Everything that decides the bytes of a root file system: nothing of the machine, the archive or the day."""
+    return {
+        "format": FORMAT,
+        "architecture": ARCHITECTURE,
+        "suite": definition.suite,
+        "packages": lock.content,
+        "keep": list(definition.keep),
+        "drop": list(definition.drop),
+        "epoch": EPOCH_S,
+    }
+
+
+def base_chunks(base: Base) -> Iterator[bytes]:
+    """The tar stream of the base."""
+    with open(base.tar, "rb", buffering=0) as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
