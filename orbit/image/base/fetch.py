@@ -19,8 +19,8 @@ from orbit.image.base.apt import host_repositories
 from orbit.image.base.definition import BaseDefinition
 from orbit.image.base.lock import REFRESH, BaseLock, LockedPackage
 from orbit.image.base.places import VARIABLE, Folder, HostArchive, Mirrors, Place, arrival, mirrors, wrong
-from orbit.kernels.sources.places import VARIABLE as FOLDERS
-from orbit.kernels.sources.places import source_folders
+from orbit.kernels.sources import VARIABLE as FOLDERS
+from orbit.kernels.sources import source_folders
 
 FORMAT = 1
 KIND = "deb"

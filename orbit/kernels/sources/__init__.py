@@ -21,17 +21,19 @@ from orbit.kernels.sources.archives import check_archive, obtain_archive, unpack
 from orbit.kernels.sources.layout import check_files, settle
 from orbit.kernels.sources.model import PatchFile, Pin, Source, read_patch, resolve_source
 from orbit.kernels.sources.patches import apply_patch
-from orbit.kernels.sources.places import source_folders
+from orbit.kernels.sources.places import VARIABLE, source_folders
 from orbit.kernels.sources.repositories import REPOSITORY, check_submodules, obtain_commit, read_pinned
 from orbit.kernels.sources.tree import Tree, write_tree
 
 __all__ = [
+    "VARIABLE",
     "Obtained",
     "PatchFile",
     "Pin",
     "Source",
     "obtain",
     "resolve_source",
+    "source_folders",
     "unpack",
 ]
 
