@@ -109,7 +109,7 @@ def shrink(elf: Elf, tables: Tables, containers: Sequence[ContainerPlan]) -> Edi
         raise Unmovable("only shared objects for x86-64 are cut")
     cuts = _cuts(tables, containers)
     if not cuts:
-        raise Unmovable("what is freed does not fill a page")
+        raise Unmovable(f"less is freed than its segments are aligned to ({_step(tables)} bytes)")
     spans = [(cut.section.address, cut.section.address + cut.section.size) for cut in cuts]
     moved = {old: new for cut in cuts for old, new in cut.moved.items()}
     found = pointers(elf, tables, spans)
@@ -118,7 +118,7 @@ def shrink(elf: Elf, tables: Tables, containers: Sequence[ContainerPlan]) -> Edi
         raise Unmovable("a pointer leads into the middle of a container")
     if not moved.keys() <= targets:
         raise Unmovable("no wrapper names one of the containers: something else must know its place")
-    require_no_code(elf, tables, spans)
+    require_no_code(elf, tables, moved)
     patches = [*_pointer_patches(elf, found, moved), *_symbol_patches(elf, tables, cuts)]
     patches += _header_patches(tables, cuts)
     patches += [size_patch(container) for container in containers if container.removed_bytes]
@@ -127,10 +127,7 @@ def shrink(elf: Elf, tables: Tables, containers: Sequence[ContainerPlan]) -> Edi
 
 def _cuts(tables: Tables, containers: Sequence[ContainerPlan]) -> list[Cut]:
     """The sections from which at least a page leaves the file, in file order."""
-    aligns = [max(item.align, 1) for item in tables.segments if item.kind == PT_LOAD]
-    if any(align & (align - 1) for align in aligns):
-        raise Unmovable("a segment's alignment is no power of two")
-    step = max([PAGE_BYTES, *aligns])
+    step = _step(tables)
     room = (len(tables.segments) + len(SECTIONS)) * SEGMENT.size
     found: list[Cut] = []
     for index, section in tables.device(SECTIONS):
@@ -140,6 +137,14 @@ def _cuts(tables: Tables, containers: Sequence[ContainerPlan]) -> list[Cut]:
             if cut is not None:
                 found.append(cut)
     return found
+
+
+def _step(tables: Tables) -> int:
+    """What leaves the file is a multiple of this: the largest alignment of a loadable segment, at least a page."""
+    aligns = [max(item.align, 1) for item in tables.segments if item.kind == PT_LOAD]
+    if any(align & (align - 1) for align in aligns):
+        raise Unmovable("a segment's alignment is no power of two")
+    return max([PAGE_BYTES, *aligns])
 
 
 def _cut(tables: Tables, index: int, inside: Sequence[ContainerPlan], *, step: int, table: int) -> Cut | None:
