@@ -14,6 +14,8 @@ HELP = "build, inspect, load or smoke-test the image"
 ACTIONS = {
     "build": "lockfile -> kernels -> environment -> OCI layout; what is there is reused",
     "inspect": "layers, sizes, configuration, labels",
+    "push": "a layout into a registry; only what is not there, resumed after a broken connection",
+    "pull": "an image from a registry into a layout; every byte checked, resumed after a broken connection",
     "load": "put a layout into a docker engine",
     "smoke": "run the profile's checks inside the image",
     "context": "make a folder in which docker builds the same image from containers/Dockerfile",

@@ -73,8 +73,8 @@ class Authorizer:
                 self._tokens[key] = (value, until)
             return value
 
-    def renew(self, headers: Message, scopes: Sequence[str]) -> bool:
-        """After a 401: whether asking again makes sense, with what :meth:`header` then gives."""
+    def renew(self, headers: Message, scopes: Sequence[str], sent: str) -> bool:
+        """After a 401 for the value ``sent``: whether asking again makes sense, with what :meth:`header` then gives."""
         with self._lock:
             challenge = choose(headers.get_all("WWW-Authenticate") or [])
             if challenge is None:
@@ -82,7 +82,8 @@ class Authorizer:
             old, self._challenge = self._challenge, challenge
             if challenge.scheme == "basic":
                 return self.credentials is not None and (old is None or old.scheme != "basic")
-            self._tokens.pop(tuple(scopes), None)
+            if self._tokens.get(tuple(scopes), ("", 0.0))[0] == sent:
+                del self._tokens[tuple(scopes)]  # else another thread has a new one already
             return True
 
     def _fetch(self, challenge: Challenge, scopes: tuple[str, ...], *, encrypted: bool) -> tuple[str, float]:

@@ -90,12 +90,12 @@ def read_remote(registry: Registry, platform: str) -> RemoteImage:
     """
     if not PLATFORM.fullmatch(platform):
         raise InputError(f"{platform!r}: not a platform", fix="write OS/ARCHITECTURE, for example linux/amd64")
-    digest, media_type, data = _fetch(registry, registry.reference.wanted)
+    digest, media_type, data = fetch_manifest(registry, registry.reference.wanted)
     index = ""
     if media_type in (INDEX_TYPE, DOCKER_LIST):
         index = digest
         wanted = _choose(registry, data, platform)
-        digest, media_type, data = _fetch(registry, wanted)
+        digest, media_type, data = fetch_manifest(registry, wanted)
     where = f"{registry.reference}: manifest {digest}"
     if media_type not in (MANIFEST_TYPE, DOCKER_MANIFEST):
         raise InputError(f"{where}: of type {media_type or 'unknown'!r}", fix=IMAGE_FIX)
@@ -120,8 +120,8 @@ def _as_oci(item: Descriptor) -> Descriptor:
     return msgspec.structs.replace(item, media_type=OCI_OF.get(item.media_type, item.media_type))
 
 
-def _fetch(registry: Registry, wanted: str) -> tuple[str, str, bytes]:
-    """(digest, media type, bytes) of a manifest, by tag or digest."""
+def fetch_manifest(registry: Registry, wanted: str) -> tuple[str, str, bytes]:
+    """(digest, media type, bytes) of a manifest, by tag or digest; :class:`CheckFailed` when the digest is another."""
     url = registry.url(f"manifests/{wanted}")
     with registry.call("GET", url, expect=(200,), scopes=registry.scopes(), headers={"Accept": ACCEPT}) as response:
         data = response.read(DOCUMENT_BYTES_MAX + 1)

@@ -11,8 +11,8 @@ from types import TracebackType
 from orbit.core.files import CHUNK_BYTES
 from orbit.errors import CheckFailed
 from orbit.image.oci import Descriptor
-from orbit.image.registry.parallel import Meter
 from orbit.image.registry.session import Registry
+from orbit.image.registry.transfer import Meter
 from orbit.image.registry.transport import NETWORK_FIX, Broken, Response
 
 PARTIAL = ".partial"
@@ -28,6 +28,8 @@ class PartialBlob:
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self.have = 0
+        self.furthest = 0
+        """The most there ever was: what counts as progress after beginning anew."""
         self.pieced = False
         """Whether the bytes came over more than one connection."""
         self._hash = hashlib.sha256()
@@ -37,6 +39,7 @@ class PartialBlob:
             self.have += len(piece)
         if self.have > size:
             self.restart()
+        self.furthest = self.have
         self.pieced = self.have > 0
 
     def write(self, data: memoryview) -> None:
@@ -44,6 +47,7 @@ class PartialBlob:
         self._hash.update(data)
         self._file.write(data)
         self.have += len(data)
+        self.furthest = max(self.furthest, self.have)
 
     def restart(self) -> None:
         """Forget everything."""
@@ -83,12 +87,12 @@ def fetch_blob(registry: Registry, item: Descriptor, folder: Path, meter: Meter)
     with PartialBlob(folder / f"{item.hex}{PARTIAL}", item.size) as partial:
         failures = lies = 0
         while True:
-            before = partial.have
+            before = partial.furthest
             try:
                 _more(registry, item, partial, meter)
             except Broken as failure:
                 partial.pieced = partial.have > 0
-                failures = 1 if partial.have > before else failures + 1
+                failures = 1 if partial.furthest > before else failures + 1
                 if failures >= registry.patience.tries:
                     raise
                 registry.pause(failures, failure)

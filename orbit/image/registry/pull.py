@@ -32,24 +32,12 @@ from orbit.image.oci import (
 )
 from orbit.image.registry.documents import RemoteImage, read_remote
 from orbit.image.registry.download import PARTIAL, fetch_blob
-from orbit.image.registry.parallel import JOBS, Meter, run_all
 from orbit.image.registry.reference import Reference, parse_reference
 from orbit.image.registry.session import PATIENCE, Patience, Registry
+from orbit.image.registry.transfer import JOBS, BlobState, Meter, run_all
 
 SCHEMA = 1
 PLATFORM = "linux/amd64"
-
-
-class BlobState(Record, frozen=True, kw_only=True):
-    """One blob of a transfer."""
-
-    name: str
-    """``config``, or the layer's name or number."""
-    digest: str
-    size: int
-    state: str
-    """``there``: was at its place already; ``mounted``: taken from another repository of the registry; ``moved``: went
-    over the network; ``missing``: would have to."""
 
 
 class PullResult(Record, frozen=True, kw_only=True):

@@ -117,7 +117,8 @@ class Registry:
                     return response
                 with response:
                     refusal = self._problem(response, method)
-                    if response.status == 401 and not renewed and self._auth.renew(response.headers, scopes):
+                    old = sent.get("Authorization", "")
+                    if response.status == 401 and not renewed and self._auth.renew(response.headers, scopes, old):
                         renewed = True
                         if not once:
                             continue

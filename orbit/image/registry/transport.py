@@ -212,8 +212,8 @@ class Transport:
             raise RefusedError(
                 f"{shown(request.url)}: plain HTTP to another machine", fix="use TLS, or allow it with --plain-http"
             )
-        # a large body goes over a new connection: a kept one may have been closed by the server meanwhile
-        link = self._kept(request.key) if request.body is None or request.body.length <= DRAIN_BYTES else None
+        # a kept connection may have been closed by the server: it serves only what can be asked twice
+        link = self._kept(request.key) if request.method in ("GET", "HEAD") else None
         if link is not None:
             try:
                 return self._exchange(link, request)

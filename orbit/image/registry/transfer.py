@@ -8,16 +8,40 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from orbit.core.console import Progress
+from orbit.core.records import Record
 from orbit.image.registry.session import Registry
 
 JOBS = 4
 """Blobs at once. More gains little: one connection per blob fills most links, and registries limit clients."""
 
+WARM_S = 2.0
+"""Before that a rate says nothing."""
+
+
+class BlobState(Record, frozen=True, kw_only=True):
+    """One blob of a transfer."""
+
+    name: str
+    """``config``, or the layer's name or number."""
+    digest: str
+    size: int
+    state: str
+    """``there``: was at its place already; ``mounted``: taken from another repository of the registry; ``moved``: went
+    over the network; ``missing``: would have to."""
+
 
 def run_all[T](registry: Registry, work: Sequence[Callable[[], T]], *, jobs: int = JOBS) -> list[T]:
     """The results of ``work``, in its order. The first failure, or an interrupt, stops all and is raised."""
+
+    def one(task: Callable[[], T]) -> T:
+        try:
+            return task()
+        except BaseException:
+            registry.abort()  # here, so that this thread does not begin the next task
+            raise
+
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(task) for task in work]
+        futures = [pool.submit(one, task) for task in work]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
@@ -49,9 +73,10 @@ class Meter:
             done, moved = sum(self._at.values()), self._moved
         if not moved:
             return
-        rate = moved / max(1e-3, time.monotonic() - self._began)
-        left = duration((self._total - done) / rate)
-        self._progress.advance(f"{self._doing} ({rate / 1e6:.1f} MB/s, {left} left), bytes", done, self._total)
+        elapsed = time.monotonic() - self._began
+        rate = moved / max(1e-3, elapsed)
+        speed = f" ({rate / 1e6:.1f} MB/s, {duration((self._total - done) / rate)} left)" if elapsed > WARM_S else ""
+        self._progress.advance(f"{self._doing}{speed}, bytes", done, self._total)
 
     @property
     def moved(self) -> int:

@@ -1,0 +1,1 @@
+"""Tests of the formats an image goes out in."""
