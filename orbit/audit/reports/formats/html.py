@@ -7,11 +7,9 @@ rows, from data in the page.
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
 from pathlib import Path
 
+from orbit.audit.reports.formats.document import HOUSE_STYLE, asset, document
 from orbit.audit.reports.formats.html_findings import findings, what_to_do
 from orbit.audit.reports.formats.html_tables import coverage, depth, exceptions, libraries, loader, looked_at, sizes
 from orbit.audit.reports.formats.markup import Html, bar, el, join
@@ -19,6 +17,7 @@ from orbit.audit.reports.report import AuditReport, TargetReport
 from orbit.audit.reports.view import coverage_state, plural, size, tally
 from orbit.core.findings import Skipped
 
+SCRIPT = Path(__file__).parent / "page.js"
 SECTIONS = (
     ("todo", "What to do", what_to_do),
     ("findings", "Findings", findings),
@@ -35,19 +34,6 @@ SECTIONS = (
 
 def to_html(report: AuditReport) -> bytes:
     """The page, UTF-8."""
-    style, script = _asset("page.css"), _asset("page.js")
-    policy = f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'"
-    head = join(
-        (
-            el("meta", charset="utf-8"),
-            el("meta", http_equiv="Content-Security-Policy", content=policy),
-            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            el("meta", name="color-scheme", content="light dark"),
-            el("title", f"orbit audit: {_verdict(report)}"),
-            Html(f"<style>{style}</style>"),
-        ),
-        "\n",
-    )
     targets = [_target(item, number) for number, item in enumerate(report.reports)]
     several = len(report.reports) > 1
     body = join(
@@ -55,22 +41,10 @@ def to_html(report: AuditReport) -> bytes:
             _top(report),
             *([_tabs(report)] if several else []),
             el("main", *(_unread(item) for item in report.unread), *targets),
-            Html(f"<script>{script}</script>"),
         ),
         "\n",
     )
-    page = f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
-    return page.encode("utf-8", "backslashreplace")
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="ascii")
-
-
-def _source(content: str) -> str:
-    """The hash by which a content security policy allows exactly this style or script."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+    return document(f"orbit audit: {_verdict(report)}", body, style=asset(HOUSE_STYLE), script=asset(SCRIPT))
 
 
 def _verdict(report: AuditReport) -> str:

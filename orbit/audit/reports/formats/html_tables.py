@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from orbit.audit.reports.formats.markup import Html, bar, data_block, el, join
+from orbit.audit.reports.formats.markup import Html, bar, data_block, el, join, sorter, table
 from orbit.audit.reports.report import ArchitectureUse, LibraryCoverage, TargetCoverage, TargetReport
 from orbit.audit.reports.view import coverage_state, plural, size, visible
 
@@ -20,15 +20,6 @@ STATES = {
 }
 
 
-def _table(
-    heads: Sequence[str | Html], rows: Sequence[Html], *, cls: str, identifier: str = "", caption: str = ""
-) -> Html:
-    head = el("thead", el("tr", *(h if isinstance(h, Html) else el("th", h, scope="col") for h in heads)))
-    extra = {"id": identifier} if identifier else {}
-    named = [el("caption", caption)] if caption else []
-    return el("div", el("table", *named, head, el("tbody", *rows), cls=cls, **extra), cls="scroll")
-
-
 def coverage(report: TargetReport, number: int) -> tuple[Html, str]:
     """Files x targets: what each target would load, in numbers of containers."""
     if not report.coverage:
@@ -40,11 +31,11 @@ def coverage(report: TargetReport, number: int) -> tuple[Html, str]:
     seen = {coverage_state(report, item, target) for item in report.coverage for target in item.targets}
     legend = [el("span", el("i", cls=f"swatch {state}"), meaning) for state, meaning in STATES.items() if state in seen]
     heads = [
-        _sorter("file", "file", "text"),
-        _sorter("size", "size", "number"),
-        _sorter("containers", "containers", "number"),
+        sorter("file", "file", "text"),
+        sorter("size", "size", "number"),
+        sorter("containers", "containers", "number"),
     ]
-    heads += [_sorter(name, f"t{i}", "number") for i, name in enumerate(names)]
+    heads += [sorter(name, f"t{i}", "number") for i, name in enumerate(names)]
     controls = el(
         "div",
         el("input", type="search", placeholder="filter by name", aria_label="filter files by name", data_role="search"),
@@ -57,14 +48,10 @@ def coverage(report: TargetReport, number: int) -> tuple[Html, str]:
         "Each container must have machine code for each target. A file that picks by device chooses among its "
         "containers at run time, so the file as a whole must."
     )
-    table = _table(heads, rows, cls="matrix", identifier=f"t{number}-matrix")
-    return el("div", el("p", text, cls="muted"), el("p", *legend, cls="legend"), controls, table, cls="card"), plural(
+    drawn = table(heads, rows, cls="matrix", identifier=f"t{number}-matrix")
+    return el("div", el("p", text, cls="muted"), el("p", *legend, cls="legend"), controls, drawn, cls="card"), plural(
         len(report.coverage), "file"
     )
-
-
-def _sorter(label: str, key: str, kind: str) -> Html:
-    return el("th", el("button", label, type="button", data_sort=key, data_kind=kind), scope="col")
 
 
 def _coverage_row(report: TargetReport, item: LibraryCoverage, largest: int) -> Html:
@@ -194,12 +181,12 @@ def loader(report: TargetReport, number: int) -> tuple[Html, str]:
         el("span", cls="muted", data_role="count", aria_live="polite"),
         cls="controls",
     )
-    table = _table(("file", "needs", "becomes", "from"), [], cls="loads")
+    drawn = table(("file", "needs", "becomes", "from"), [], cls="loads")
     plain = el("noscript", el("p", "This table needs scripts; the same rows are in the JSON report.", cls="muted"))
     more = el("button", "show more", type="button", cls="more", data_role="more", hidden="")
     data = data_block(f"t{number}-loader-data", {"strings": list(strings), "hows": [*map(visible, hows)], "rows": rows})
     return el(
-        "div", controls, plain, table, more, data, cls="card loader", data_source=f"t{number}-loader-data"
+        "div", controls, plain, drawn, more, data, cls="card loader", data_source=f"t{number}-loader-data"
     ), plural(len(report.loader), "row")
 
 
@@ -222,7 +209,7 @@ def libraries(report: TargetReport, _number: int) -> tuple[Html, str]:
         )
         for item in sorted(report.libraries, key=lambda item: (item.family, item.file))
     ]
-    return el("div", _table(("family", "release", "file"), rows, cls="plain"), cls="card"), plural(len(often), "family")
+    return el("div", table(("family", "release", "file"), rows, cls="plain"), cls="card"), plural(len(often), "family")
 
 
 def depth(report: TargetReport, _number: int) -> tuple[Html, str]:
@@ -247,7 +234,7 @@ def depth(report: TargetReport, _number: int) -> tuple[Html, str]:
             small = el("small", size(target.code_bytes))
             cells.append(el("td", *pills, small, cls=f"cell depth {state}", data_target=name))
         rows.append(el("tr", el("th", el("span", item.file, cls="path"), scope="row"), *cells))
-    return el("div", _table(("file", *names), rows, cls="matrix depths"), cls="card"), plural(len(report.depth), "file")
+    return el("div", table(("file", *names), rows, cls="matrix depths"), cls="card"), plural(len(report.depth), "file")
 
 
 def exceptions(report: TargetReport, _number: int) -> tuple[Html, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -60,3 +60,18 @@ def fold(summary: str | Html, *children: str | Html, cls: str = "", open_: bool 
     """A ``details`` element."""
     made = el("details", el("summary", summary), *children, cls=cls)
     return Html(made.replace("<details", "<details open", 1)) if open_ else made
+
+
+def table(
+    heads: Sequence[str | Html], rows: Sequence[Html], *, cls: str, identifier: str = "", caption: str = ""
+) -> Html:
+    """A table that scrolls sideways where it must."""
+    head = el("thead", el("tr", *(h if isinstance(h, Html) else el("th", h, scope="col") for h in heads)))
+    extra = {"id": identifier} if identifier else {}
+    named = [el("caption", caption)] if caption else []
+    return el("div", el("table", *named, head, el("tbody", *rows), cls=cls, **extra), cls="scroll")
+
+
+def sorter(label: str, key: str, kind: str) -> Html:
+    """A column head that a script sorts rows by: their ``data-KEY``, as ``text`` or ``number``."""
+    return el("th", el("button", label, type="button", data_sort=key, data_kind=kind), scope="col")
