@@ -62,6 +62,10 @@ class Guard:
         finally:
             self._tell(f"-{group}\n")
 
+    def start(self) -> None:
+        """Start the guarding process now, for who tells its own children from others."""
+        self._tell("")
+
     def close(self) -> None:
         """End the guard; it kills what is still watched."""
         with self._lock:

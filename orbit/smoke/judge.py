@@ -40,6 +40,9 @@ class Outcome:
     facts: Mapping[str, Any] = field(default_factory=dict)
     output: str = ""
     timed_out: bool = False
+    limit: str = ""
+    """Which budget was exceeded, in words, when it was stopped for that."""
+    peak_mb: int = 0
 
 
 def says_driver_is_missing(text: str) -> bool:
@@ -70,8 +73,8 @@ def judge(check: Check, outcome: Outcome, *, has_driver: bool) -> CheckResult:
 
 def _cause(outcome: Outcome, timeout_s: float) -> str:
     """Why the process did not succeed, in one line; empty when it did."""
-    if outcome.timed_out:
-        return f"no end after {timeout_s:.0f} s"
+    if outcome.limit or outcome.timed_out:
+        return outcome.limit or f"no end after {timeout_s:.0f} s"
     if outcome.status < 0:
         return f"killed by {_signal_name(-outcome.status)}"
     if not outcome.answered:
@@ -99,4 +102,5 @@ def _result(check: Check, outcome: Outcome, result: str, detail: str) -> CheckRe
         detail=detail,
         facts=dict(outcome.facts),
         tail=outcome.output[-TAIL_CHARACTERS:] if result == FAILED else "",
+        peak_mb=outcome.peak_mb,
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orbit.image.smoke.devices import Devices
-from orbit.image.smoke.engine import Choice, Engine, find_bubblewrap, find_unshare
-from orbit.smoke.model import Check, CheckResult, SmokeList
+from orbit.image.smoke.engine import CONDITIONS, Choice, Engine, find_bubblewrap, find_unshare
+from orbit.smoke.model import Check, CheckResult, Conditions, SmokeList
 from tests.writers.tiny_image import file, folder, host_programs, symlink, write_image
 
 PLAN = SmokeList(
@@ -66,8 +66,10 @@ def tiny(tmp_path: Path, interpreter: bytes = ANSWERING, secret_mode: int = 0o60
     return write_image(tmp_path / "tiny", [base, top], config=config)
 
 
-def inside(engine: Engine, uid: int, script: str) -> subprocess.CompletedProcess[str]:
-    argv = engine.argv(uid, ["/bin/sh", "-c", script], Devices())
+def inside(
+    engine: Engine, uid: int, script: str, conditions: Conditions = CONDITIONS
+) -> subprocess.CompletedProcess[str]:
+    argv = engine.argv(uid, ["/bin/sh", "-c", script], Devices(), conditions)
     env = os.environ | {"SECRET_OF_THE_HOST": "leaked"}
     return subprocess.run(argv, input="given", capture_output=True, text=True, env=env, check=False, timeout=60)
 

@@ -8,6 +8,7 @@ from orbit.core.paths import data_file
 from orbit.errors import InputError
 from orbit.image.smoke.run import load_list
 from orbit.profile.model import load_profile, profile_names
+from orbit.smoke.__main__ import JOB_LIST
 from orbit.smoke.checks import KINDS, load_kind, require_known_kinds
 from orbit.smoke.model import parse_list
 
@@ -29,7 +30,7 @@ def test_a_needs_driver_import_names_one_module() -> None:
 def test_every_shipped_list_loads_and_is_used() -> None:
     names = sorted(path.stem for path in data_file("containers", "smoke").glob("*.toml"))
     assert len(names) >= 4
-    used: set[str] = set()
+    used = {JOB_LIST}
     for name in profile_names():
         profile = load_profile(name)
         used |= {*profile.smoke, *profile.smoke_gpu}

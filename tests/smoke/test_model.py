@@ -16,7 +16,7 @@ GOOD: dict[str, Any] = {"schema": 1, "name": "l", "checks": [{"name": "a", "kind
 def test_defaults() -> None:
     smoke = parse_list(GOOD, "l.toml")
     assert smoke.uids == (0, 65534)
-    assert (smoke.checks[0].needs, smoke.checks[0].expect) == ("none", "passed")
+    assert (smoke.checks[0].needs, smoke.checks[0].expect) == ("cpu", "passed")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from orbit.cli import add_json_option, add_profile_option, print_json
 
+ENGINES = ("auto", "docker", "podman", "bubblewrap", "unshare")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
     parser.add_argument("layout", type=Path, metavar="LAYOUT")
     parser.add_argument("--list", action="append", metavar="NAME", help="list in containers/smoke (may be repeated)")
     parser.add_argument("--gpu", action="store_true", help="the profile's lists that need a GPU")
-    parser.add_argument("--engine", choices=("auto", "docker", "bubblewrap"), default="auto")
+    parser.add_argument("--engine", choices=ENGINES, default="auto", help="default: the first that works")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="the report as JUnit XML in FILE as well")
     add_profile_option(parser)
     add_json_option(parser)
 
@@ -21,8 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the lists; the exit status is the report's."""
     from orbit.core.console import Console
+    from orbit.core.files import write_atomic
     from orbit.core.store import open_store
-    from orbit.image.smoke.report import render
+    from orbit.image.smoke.report import render, to_junit
     from orbit.image.smoke.run import run_smoke
     from orbit.profile.model import load_profile
 
@@ -31,5 +35,7 @@ def run(args: argparse.Namespace) -> int:
     store = open_store()
     with store.writer("orbit image smoke"):
         report = run_smoke(profile, args.layout, lists, store, engine=args.engine, progress=Console())
+    if args.junit:
+        write_atomic(args.junit, to_junit(report))
     print_json(report) if args.json else print(render(report))
     return report.exit_code

@@ -45,6 +45,10 @@ class Devices:
         """docker's words; its NVIDIA runtime brings the libraries itself."""
         return ["--gpus", "all"] if self.nodes else []
 
+    def podman(self) -> list[str]:
+        """podman's words; the host's CDI description brings the libraries (``nvidia-ctk cdi generate``)."""
+        return ["--device", "nvidia.com/gpu=all"] if self.nodes else []
+
 
 def with_cache(devices: Devices, program: Path, root: Path, folder: Path) -> Devices:
     """``devices`` with a loader cache made by the image's own ``ldconfig``, as NVIDIA's container runtime does it.

@@ -1,7 +1,8 @@
-"""Starting a command in an image: docker when an engine answers, else bubblewrap, else unshare as root.
+"""Starting a command in an image: docker or podman when one is there, else bubblewrap, else unshare as root.
 
-All three give the same conditions: the image's own environment and entrypoint and nothing of the host's, a root nobody
-can write, a fresh /tmp and /dev/shm, no network, and the user that was asked for with no privilege beyond it.
+All give the same conditions: the image's own environment and entrypoint and nothing of the host's, a root nobody can
+write, a fresh /tmp and /dev/shm of the size asked for, no network, and the user that was asked for with no privilege
+beyond it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from orbit.image.oci import Layout, RunConfig
 from orbit.image.rootfs import RootTree
 from orbit.image.runtime import SYSTEM_PATH
 from orbit.image.smoke.devices import Devices
+from orbit.smoke.model import Conditions
 
-WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - folders of the container, not of the host
-WRITABLE_BYTES = 4 << 30
+CONDITIONS = Conditions()
+TMP, SHM = "/tmp", "/dev/shm"  # noqa: S108 - folders of the container, not of the host
+MIB = 1 << 20
 SETPRIV = "usr/bin/setpriv"
 HOST_NAME = "smoke"
 
@@ -31,7 +34,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """``docker``, ``bubblewrap`` or ``unshare``."""
+        """``docker``, ``podman``, ``bubblewrap`` or ``unshare``."""
 
     @property
     def version(self) -> str:
@@ -45,7 +48,9 @@ class Engine(Protocol):
     def closed(self) -> tuple[str, ...] | None:
         """Paths whose modes keep some user out; None when the engine did not unpack the image itself."""
 
-    def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
+    def argv(
+        self, uid: int, command: Sequence[str], devices: Devices, conditions: Conditions = CONDITIONS
+    ) -> list[str]:
         """The host command that runs ``command`` in the image as ``uid`` (group the same), stdin passed through."""
 
 
@@ -85,16 +90,19 @@ class Bubblewrap:
         """See :class:`Engine`."""
         return self.root.closed
 
-    def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
+    def argv(
+        self, uid: int, command: Sequence[str], devices: Devices, conditions: Conditions = CONDITIONS
+    ) -> list[str]:
         """See :class:`Engine`."""
-        env = container_env(self.run, home_of(self.root.path, uid))
+        env = container_env(self.run, home_of(self.root.path, uid)) | dict(conditions.variables)
         words = [str(self.program), "--die-with-parent", "--new-session", "--clearenv"]
         words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", HOST_NAME]
         for name, value in env.items():
             words += ["--setenv", name, value]
         words += ["--ro-bind", str(self.root.path), "/", "--proc", "/proc", "--dev", "/dev"]
-        for place in WRITABLE:
-            words += ["--perms", "1777", "--size", str(WRITABLE_BYTES), "--tmpfs", place]
+        for place, size_mb in ((TMP, conditions.tmp_mb), (SHM, conditions.shm_mb)):
+            if size_mb:
+                words += ["--perms", "1777", "--size", str(size_mb * MIB), "--tmpfs", place]
         words += devices.bubblewrap()
         words += ["--chdir", self.run.working_dir or "/", "--cap-drop", "ALL"]
         drop: list[str] = []
@@ -119,19 +127,20 @@ def setpriv_argv(root: Path, uid: int) -> list[str]:
 
 UNSHARE_SCRIPT = """
 set -eu
-root=$1
-shift
+root=$1 tmp=$2 shm=$3
+shift 3
 mount --make-rprivate /
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"
-mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+[ "$tmp" = 0 ] || mount -t tmpfs -o "mode=1777,size=${tmp}m" tmpfs "$root/tmp"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 for name in null zero full random urandom tty; do
     : > "$root/dev/$name"
     mount --bind "/dev/$name" "$root/dev/$name"
 done
-mkdir -m 1777 "$root/dev/shm"
+mkdir "$root/dev/shm"
+mount -t tmpfs -o "mode=1777,nosuid,nodev,size=${shm}m" tmpfs "$root/dev/shm"
 ln -s /proc/self/fd "$root/dev/fd"
 ln -s /proc/self/fd/0 "$root/dev/stdin"
 ln -s /proc/self/fd/1 "$root/dev/stdout"
@@ -158,14 +167,19 @@ class Unshare:
         """See :class:`Engine`."""
         return self.root.closed
 
-    def argv(self, uid: int, command: Sequence[str], devices: Devices) -> list[str]:
+    def argv(
+        self, uid: int, command: Sequence[str], devices: Devices, conditions: Conditions = CONDITIONS
+    ) -> list[str]:
         """See :class:`Engine`."""
         if devices.nodes:
             raise MissingError("unshare cannot pass a GPU on", fix="install bubblewrap or docker")
         start = ["/usr/bin/env", "-i", "-C", self.run.working_dir or "/"]
-        start += [f"{k}={v}" for k, v in container_env(self.run, home_of(self.root.path, uid)).items()]
+        env = container_env(self.run, home_of(self.root.path, uid)) | dict(conditions.variables)
+        start += [f"{name}={value}" for name, value in env.items()]
         spaces = ["--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
-        script = ["sh", "-c", UNSHARE_SCRIPT, "smoke", str(self.root.path), *setpriv_argv(self.root.path, uid)]
+        sizes = [str(conditions.tmp_mb), str(conditions.shm_mb)]
+        script = ["sh", "-c", UNSHARE_SCRIPT, "smoke", str(self.root.path), *sizes]
+        start = [*setpriv_argv(self.root.path, uid), *start]
         return [str(self.program), *spaces, *script, *start, *self.run.entrypoint, *command]
 
 
@@ -177,6 +191,8 @@ class Choice:
     program: Path
     version: str
     real_ids: bool
+    words: tuple[str, ...] = ()
+    """Options that stand before the engine's command."""
 
 
 def open_engine(choice: Choice, image: Layout, root: RootTree) -> Engine:

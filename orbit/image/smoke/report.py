@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orbit.core.findings import Finding, Severity, Skipped
+from orbit.core.junit import Case, Suite, to_xml
 from orbit.core.records import Record
 from orbit.errors import ExitCode
 from orbit.smoke.model import FAILED, RESULTS, SKIPPED, CheckResult
+from orbit.smoke.report import SCHEMA, VERSION, suite
 
-SCHEMA = "orbit.smoke"
-VERSION = 1
 TAIL_LINES = 8
 
 
@@ -32,7 +32,8 @@ class SmokeReport(Record, frozen=True, kw_only=True):
     image: str
     """Digest of the manifest that was run."""
     engine: str
-    """``docker``, ``bubblewrap`` or ``unshare``; empty when none could be used."""
+    """``docker``, ``podman``, ``bubblewrap`` or ``unshare``; ``in-place`` for what ran without one (``image`` is empty
+    then); empty when none could be used."""
     engine_version: str
     real_ids: bool
     """Whether user ids inside were the kernel's own, so that file modes were really tested by running."""
@@ -106,3 +107,14 @@ def render(report: SmokeReport) -> str:
     counts = report.counts()
     lines.append(", ".join(f"{counts[kind]} {kind}" for kind in RESULTS if counts[kind]) or "nothing was run")
     return "\n".join(lines)
+
+
+def to_junit(report: SmokeReport) -> bytes:
+    """The report as JUnit XML: a suite for each list and user, a case for each check."""
+    engine = f"{report.engine} {report.engine_version}".strip() or "none"
+    properties = {"profile": report.profile, "image": report.image, "engine": engine}
+    suites = [suite(run.list, run.uid, run.seconds, run.results, properties) for run in report.runs]
+    for item in report.not_run:
+        cases = (Case(group="orbit.smoke", name=item.what, skipped=item.reason),)
+        suites.append(Suite(name=item.what, cases=cases, properties=properties))
+    return to_xml("orbit image smoke", suites)

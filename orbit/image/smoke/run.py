@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import time
 import tomllib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,30 @@ from orbit.errors import CommandFailed, InputError, MissingError
 from orbit.image.oci import Layout, read_layout
 from orbit.image.rootfs import unpack_image
 from orbit.image.smoke.devices import Devices, host_devices, with_cache
-from orbit.image.smoke.docker import find_docker, open_docker
+from orbit.image.smoke.docker import Docker, find_docker, find_podman, open_docker, open_podman
 from orbit.image.smoke.engine import Choice, Engine, find_bubblewrap, find_unshare, open_engine
 from orbit.image.smoke.follow import Follower
 from orbit.image.smoke.report import SmokeReport, SmokeRun
 from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
 from orbit.smoke.checks import require_known_kinds
-from orbit.smoke.model import FAILED, PASSED, CheckResult, Context, SmokeList, Target, parse_list
+from orbit.smoke.model import FAILED, PASSED, CheckResult, Context, SmokeList, Target, parse_list, plan_of
 
-FORMAT = 1
+FORMAT = 2
 KIND = "smoke"
 REPORT_FILE = "report.json"
 START_S = 120.0
 """Time allowed beyond the checks' own limits: starting the container and the interpreter."""
 FINDERS = {
     "docker": (find_docker,),
-    "bubblewrap": (find_bubblewrap, find_unshare),
-    "auto": (find_docker, find_bubblewrap, find_unshare),
+    "podman": (find_podman,),
+    "bubblewrap": (find_bubblewrap,),
+    "unshare": (find_unshare,),
+    "auto": (find_docker, find_podman, find_bubblewrap, find_unshare),
 }
+
+LOADING: dict[str, Callable[..., Docker]] = {"docker": open_docker, "podman": open_podman}
+"""Engines that take an image in and unpack it themselves."""
 
 
 def load_list(name: str) -> SmokeList:
@@ -68,7 +73,7 @@ def run_smoke(
 ) -> SmokeReport:
     """Run ``lists`` in the image of the OCI layout at ``layout``, each as every user it names.
 
-    ``engine``: ``auto`` (docker, else bubblewrap, else unshare), ``docker`` or ``bubblewrap`` (which includes unshare).
+    ``engine``: ``docker``, ``podman``, ``bubblewrap``, ``unshare``, or ``auto``: the first of these that works.
     A clean report is kept in the store and reused while image, lists and engine are the same; lists that need a GPU are
     always run. Without any engine ``auto`` reports every list as skipped; an engine asked for by name that does not
     work raises :class:`MissingError`.
@@ -152,8 +157,8 @@ def _run_all(
     devices = host_devices() if gpu else Devices()
     folder = store.scratch("smoke-driver")
     try:
-        if choice.name == "docker":
-            opened: Engine = open_docker(choice, image.path, f"{profile.image.name}:smoke", progress=progress)
+        if choice.name in LOADING:
+            opened: Engine = LOADING[choice.name](choice, image.path, f"{profile.image.name}:smoke", progress=progress)
         else:
             tree = unpack_image(image, store, progress=progress)
             opened = open_engine(choice, image, tree)
@@ -179,8 +184,9 @@ class _Runner:
     def run(self, plan: SmokeList, uid: int) -> SmokeRun:
         """Run one list as one user."""
         self.progress.step(f"smoke: {plan.name}, {len(plan.checks)} checks as uid {uid} with {self.engine.name}")
-        order = json.dumps({"list": asdict(plan), "context": {**asdict(self.context), "uid": uid}})
-        argv = self.engine.argv(uid, [self.python, "-P", "-m", "orbit.smoke", "-", "--json"], self.devices)
+        order = json.dumps(plan_of(plan, replace(self.context, uid=uid)))
+        words = [self.python, "-P", "-m", "orbit.smoke", "-", "--json"]
+        argv = self.engine.argv(uid, words, self.devices, plan.conditions)
         folder = self.store.scratch(f"smoke-{plan.name}-{uid}")
         log = folder / "log"
         log.touch()
@@ -189,7 +195,9 @@ class _Runner:
         try:
             with Follower(log, plan, self.progress) as follower:
                 ending = _start(argv, order, log, limit_s)
-            results = complete(plan, follower.results, ending, follower.noise())
+            started = start_result(follower.results, ending, follower.noise())
+            noise = follower.noise() if follower.results else ""  # else it is told where the start failed
+            results = (started, *complete(plan, follower.results, ending, noise))
         finally:
             remove_tree(folder)
         seconds = round(time.monotonic() - began, 2)
@@ -207,6 +215,15 @@ def _start(argv: Sequence[str], order: str, log: Path, limit_s: float) -> str:
     except CommandFailed:
         return f"no end after {limit_s:.0f} s"
     return f"ended with status {done.returncode}"
+
+
+def start_result(found: Sequence[CheckResult], ending: str, noise: str) -> CheckResult:
+    """Whether the entry point was run and became the command: the first thing an image can get wrong."""
+    if found:
+        return CheckResult(check="start", kind="start", result=PASSED, seconds=0.0, detail="the entry point ran")
+    last = noise.strip().splitlines()[-1:] or ["no output"]
+    detail = f"the container did not start: {ending}: {last[0]}"
+    return CheckResult(check="start", kind="start", result=FAILED, seconds=0.0, detail=detail, tail=noise)
 
 
 def complete(plan: SmokeList, found: Sequence[CheckResult], ending: str, noise: str) -> tuple[CheckResult, ...]:

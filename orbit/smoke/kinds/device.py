@@ -12,6 +12,14 @@ ATTRIBUTE_MINOR = 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR of cuda.h."""
 
 
+def device_count() -> int:
+    """How many devices the driver shows this process."""
+    driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    _call(driver.cuInit, 0)
+    _call(driver.cuDeviceGetCount, ctypes.byref(count))
+    return count.value
+
+
 def describe(index: int = 0) -> dict[str, Any]:
     """Name, compute capability and memory of device ``index``, and the driver's CUDA version."""
     driver = ctypes.CDLL("libcuda.so.1")

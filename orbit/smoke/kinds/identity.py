@@ -16,8 +16,11 @@ def check_identity(parameters: Mapping[str, Any], context: Context) -> dict[str,
     """Prove the conditions of the run.
 
     ``read_only``: folders that must refuse a new file from every user. ``root_only``: files that root may read and
-    nobody else (asked of every other user; where a kernel lacks one it is passed over).
+    nobody else (asked of every other user; where a kernel lacks one it is passed over). In place the job's conditions
+    are what they are: they are told, and only a user that is root by another name is a fault.
     """
+    if context.in_place:
+        return _in_place(parameters)
     problems = list(user_faults(os.getuid(), context.uid, effective_capabilities()))
     if os.getuid() != 0:
         secrets = [path for path in parameters.get("root_only", ()) if os.path.exists(path)]
@@ -37,6 +40,16 @@ def check_identity(parameters: Mapping[str, Any], context: Context) -> dict[str,
     if problems:
         raise CheckError("; ".join(problems))
     return {"summary": f"uid {os.getuid()}, read-only root, no network", "uid": os.getuid(), "gid": os.getgid()}
+
+
+def _in_place(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    problems = user_faults(os.getuid(), None, effective_capabilities())
+    if problems:
+        raise CheckError("; ".join(problems))
+    places = [sys.prefix if folder == "{prefix}" else str(folder) for folder in parameters.get("read_only", ())]
+    open_to_writes = [place for place in places if os.path.isdir(place) and writable(place)]
+    root = f"can write {', '.join(open_to_writes)}" if open_to_writes else "read-only root"
+    return {"summary": f"in place: uid {os.getuid()}, {root}", "uid": os.getuid(), "writable": open_to_writes}
 
 
 def user_faults(uid: int, wanted: int | None, capabilities: int) -> list[str]:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orbit.smoke.model import CheckError, Context
 
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = frozenset(
+    {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.utime"}
+)
+"""Audit events (docs.python.org, "Audit events table") of calls that change a path, which is their first argument."""
+
 
 def check_imports(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Import each of ``modules``; all problems are told together, the first exception is kept as the cause."""
+    """Import each of ``modules``; all problems are told together, the first exception is kept as the cause.
+
+    An attempt to write below the prefix is a problem too, whether or not it came to anything: on a read-only root the
+    package falls back in silence, on another it changes what everybody runs. ``writes``: shell patterns of paths below
+    the prefix where that is known and harmless.
+    """
     names = list(parameters["modules"])
     if not names:
         raise CheckError("modules is empty: nothing was imported")
     problems: list[str] = []
     cause: BaseException | None = None
+    attempts = watch_writes(context.prefix, parameters.get("writes", ()))
     for name in names:
         try:
             module = importlib.import_module(name)
@@ -25,9 +39,41 @@ def check_imports(parameters: Mapping[str, Any], context: Context) -> dict[str, 
             cause = cause or error
         else:
             problems.extend(f"import {name}: {text}" for text in faults(vars(module), context.prefix))
+        problems.extend(f"import {name}: writes into the image's own tree: {path}" for path in attempts)
+        attempts.clear()
     if problems:
-        raise CheckError("; ".join(problems)) from cause
+        raise CheckError("; ".join(dict.fromkeys(problems))) from cause
     return {"summary": f"{len(names)} modules, each with its file", "modules": names}
+
+
+def watch_writes(prefix: str, allowed: Sequence[str]) -> list[str]:
+    """A list that grows by each path below ``prefix`` (none given: nothing is watched) that Python code writes to.
+
+    An audit hook cannot be taken off again: only for a process that ends after its check.
+    """
+    attempts: list[str] = []
+    if not prefix:
+        return attempts
+    root = os.path.realpath(prefix) + os.sep
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, mode, flags = arguments[:3]
+            if not (flags & WRITING if isinstance(flags, int) and mode is None else set(mode or "") & set("wax+")):
+                return
+        elif event in CHANGES:
+            path = arguments[0]
+        else:
+            return
+        if isinstance(path, str | bytes | os.PathLike):
+            place = os.path.abspath(os.fsdecode(path))
+            if place.startswith(root) and not any(
+                fnmatch.fnmatchcase(place.removeprefix(root), item) for item in allowed
+            ):
+                attempts.append(place)
+
+    sys.addaudithook(hook)
+    return attempts
 
 
 def faults(namespace: Mapping[str, Any], prefix: str) -> Iterator[str]:

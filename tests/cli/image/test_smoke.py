@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from orbit.cli import main
+from orbit.cli.image.smoke import ENGINES
+from orbit.image.smoke.run import FINDERS
+from tests.writers.junit import check_junit
+from tests.writers.tiny_image import file, write_image
 
 
 def test_what_is_no_layout_is_bad_input(
@@ -17,3 +21,17 @@ def test_what_is_no_layout_is_bad_input(
     empty.mkdir()
     assert main(["image", "smoke", str(empty), "--profile", "probe"]) == 2
     assert "not an OCI layout" in capsys.readouterr().err
+
+
+def test_every_engine_can_be_named_and_the_report_written_for_a_ci_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert set(ENGINES) == set(FINDERS)
+    monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(FINDERS, "auto", (lambda: "nothing here",))
+    layout = write_image(tmp_path / "layout", [[file("f")]])
+    junit = tmp_path / "smoke.xml"
+    assert main(["image", "smoke", str(layout), "--profile", "probe", "--junit", str(junit)]) == 3
+    (suite,) = check_junit(junit.read_bytes())
+    assert [item.get("message") for item in suite.iter("skipped")] == ["nothing here"]
+    assert "skipped smoke probe-cpu: nothing here" in capsys.readouterr().out

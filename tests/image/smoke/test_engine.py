@@ -19,6 +19,7 @@ from orbit.image.rootfs import RootTree, unpack_image
 from orbit.image.runtime import SYSTEM_PATH
 from orbit.image.smoke.devices import Devices
 from orbit.image.smoke.engine import Choice, container_env, find_bubblewrap, home_of, open_engine, setpriv_argv
+from orbit.smoke.model import Conditions
 from tests.image.tiny import PASSWD, inside, tiny, working
 
 
@@ -64,6 +65,21 @@ def test_conditions_inside(choice: Choice, tmp_path: Path, store: Store, uid: in
     )
     assert "wrote" not in done.stdout
     assert done.stderr.count("Read-only file system") == 3, done.stderr
+
+
+@pytest.mark.integration
+def test_sizes_and_variables_are_those_asked_for(choice: Choice, tmp_path: Path, store: Store) -> None:
+    image = read_layout(tiny(tmp_path))
+    engine = open_engine(choice, image, unpack_image(image, store, progress=Silent()))
+    conditions = Conditions(tmp_mb=32, shm_mb=64, variables={"HOME": "", "OWN": "caller"})
+    script = 'env; while read -r line; do echo "$line"; done < /proc/mounts'
+    done = inside(engine, 65534, script, conditions)
+    assert {"HOME=", "OWN=caller"} <= set(done.stdout.splitlines()), done.stderr
+    sizes = {line.split()[1]: line for line in done.stdout.splitlines() if "tmpfs" in line}
+    assert "size=32768k" in sizes["/tmp"]
+    assert "size=65536k" in sizes["/dev/shm"]
+    done = inside(engine, 65534, "touch /tmp/x", Conditions(tmp_mb=0))
+    assert "Read-only file system" in done.stderr
 
 
 @pytest.mark.integration

@@ -7,9 +7,10 @@ from pathlib import Path
 from orbit.core.findings import Skipped
 from orbit.core.records import dump_json, load_json
 from orbit.errors import ExitCode
-from orbit.image.smoke.report import SmokeReport, SmokeRun, render
+from orbit.image.smoke.report import SmokeReport, SmokeRun, render, to_junit
 from orbit.smoke.model import CheckResult
 from tests.image.tiny import result
+from tests.writers.junit import check_junit
 
 
 def report(*results: CheckResult, not_run: tuple[Skipped, ...] = ()) -> SmokeReport:
@@ -57,3 +58,25 @@ def test_a_report_survives_its_file(tmp_path: Path) -> None:
     whole = report(result("a"), result("b", "failed", "x", "y"))
     dump_json(tmp_path / "r.json", whole)
     assert load_json(tmp_path / "r.json", SmokeReport) == whole
+
+
+def test_junit_has_a_suite_for_each_run_and_tells_what_was_not_run() -> None:
+    whole = report(
+        result("a", detail="fine"),
+        result("b", "failed", "broken", "the output"),
+        result("c", "skipped", "no GPU"),
+        result("d", "needs-driver", "needs libcuda.so.1"),
+        not_run=(Skipped(what="smoke gpu", reason="no engine"),),
+    )
+    ran, absent = check_junit(to_junit(whole))
+    assert (ran.get("name"), absent.get("name")) == ("cpu as uid 65534", "smoke gpu")
+    counts = {name: ran.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "4", "failures": "1", "errors": "0", "skipped": "1"}
+    values = {item.get("name"): item.get("value") for item in ran.iter("property")}
+    assert values == {"profile": "p", "image": "sha256:0", "engine": "bubblewrap 0.8", "uid": "65534"}
+    good, bad, skipped, driver = ran.iter("testcase")
+    assert good.findtext("system-out") == "fine"
+    assert bad.findtext("failure") == "broken\nthe output"
+    assert [item.get("message") for item in skipped] == ["no GPU"]
+    assert driver.findtext("system-out") == "needs-driver: needs libcuda.so.1"
+    assert absent.get("skipped") == "1"

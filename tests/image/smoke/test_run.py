@@ -28,6 +28,14 @@ def test_a_check_without_a_result_failed() -> None:
     assert found[1].tail == "noise"
 
 
+def test_a_container_that_did_not_start_says_so_once() -> None:
+    started = smoke.start_result([result("one")], "ended with status 7", "noise")
+    assert (started.check, started.result) == ("start", "passed")
+    dead = smoke.start_result([], "ended with status 126", "some words\npermission denied\n")
+    assert dead.result == "failed"
+    assert dead.detail == "the container did not start: ended with status 126: permission denied"
+
+
 def test_modes_are_judged_for_users_that_are_not_root() -> None:
     assert smoke.mode_result(("key",), 0) == ()
     assert smoke.mode_result(None, 65534) == ()
@@ -49,7 +57,7 @@ def test_without_an_engine_every_list_is_skipped(tmp_path: Path, store: Store, m
     with pytest.raises(MissingError, match="no docker"):
         smoke.run_smoke(profile, layout, ["probe-cpu"], store, engine="docker", progress=Silent())
     with pytest.raises(InputError, match="no engine named"):
-        smoke.run_smoke(profile, layout, ["probe-cpu"], store, engine="podman", progress=Silent())
+        smoke.run_smoke(profile, layout, ["probe-cpu"], store, engine="rkt", progress=Silent())
     with pytest.raises(InputError, match="no smoke list named"):
         smoke.run_smoke(profile, layout, ["nothing"], store, progress=Silent())
     with pytest.raises(InputError, match="names no smoke list"):
@@ -65,11 +73,11 @@ def test_a_whole_smoke_and_its_reuse(
     layout, profile = tiny(tmp_path, secret_mode=0o644), load_profile("probe")
     first = smoke.run_smoke(profile, layout, ["tiny"], store, progress=Silent())
     assert [(run.uid, [item.result for item in run.results]) for run in first.runs] == [
-        (0, ["passed", "passed"]),
-        (65534, ["passed", "passed", "passed"]),
+        (0, ["passed", "passed", "passed"]),
+        (65534, ["passed", "passed", "passed", "passed"]),
     ]
     assert first.engine == choice.name
-    assert first.runs[1].results[0].detail == "uid 65534"
+    assert first.runs[1].results[1].detail == "uid 65534"
     assert not first.reused
     assert not list((store.root / "tmp").iterdir())
     monkeypatch.setattr(smoke, "unpack_image", lambda *_args, **_more: pytest.fail("nothing is to be run again"))
@@ -97,7 +105,7 @@ def test_a_run_that_ends_early_is_a_failure_and_is_not_kept(
     monkeypatch.setitem(smoke.FINDERS, "auto", (lambda: choice,))
     monkeypatch.setattr(smoke, "load_list", lambda _name: PLAN)
     answer = smoke.run_smoke(load_profile("probe"), tiny(tmp_path, CRASHING), ["tiny"], store, progress=Silent())
-    assert [item.result for item in answer.runs[0].results] == ["passed", "failed"]
-    assert "status 7" in answer.runs[0].results[1].detail
-    assert "fell over" in answer.runs[0].results[1].tail
+    assert [item.result for item in answer.runs[0].results] == ["passed", "passed", "failed"]
+    assert "status 7" in answer.runs[0].results[2].detail
+    assert "fell over" in answer.runs[0].results[2].tail
     assert not (store.root / "entries" / smoke.KIND).exists()
