@@ -53,6 +53,7 @@ ARROWS: dict[str, set[str]] = {
         "kernels.build",
         "kernels.manifest",
         "audit.binary.elf",
+        "audit.facts",
         "audit.installed.dists",
         "audit.installed.hashing",
         "audit.installed.tree",
@@ -63,6 +64,8 @@ ARROWS: dict[str, set[str]] = {
         "profile",
         "env",
         "kernels.build",
+        # which device code a GPU can use
+        "kernels.capabilities",
         "kernels.manifest",
         # sources that lie ready for a machine without network, and the comparison of two files to the cause
         "kernels.sources",
