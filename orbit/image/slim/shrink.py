@@ -183,6 +183,11 @@ def _around(tables: Tables, section: RawSection) -> RawSegment:
     ]
     if len(found) != 1 or not (found[0].offset <= section.offset and end <= found[0].file_end):
         raise Unmovable(f"the section {section.name} does not lie in one segment")
+    if any(
+        item.file_size and item.kind != PT_LOAD and item.offset < end and section.offset < item.file_end
+        for item in tables.segments
+    ):
+        raise Unmovable(f"the section {section.name} is part of another segment as well")
     if section.address - section.offset != found[0].address - found[0].offset:
         raise Unmovable(f"the section {section.name} is not where its segment is loaded")
     return found[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbit.audit.binary.elf import MalformedElf, open_elf
-from orbit.image.slim.elf import RawSegment, offset_of, read_tables, require_alone
+from orbit.image.slim.elf import PT_GNU_RELRO, RawSegment, offset_of, read_tables, require_alone
 from orbit.image.slim.facts import FilePlan, SlimPolicy
 from orbit.image.slim.plan import apply_plan, plan_file
 from tests.image.slim.world import PAGE, TARGETS, Library, Memory
@@ -103,6 +103,20 @@ def test_a_section_in_two_segments_or_at_another_address_keeps_its_length(tmp_pa
     path.write_bytes(data)
     plan = plan_file(path, TARGETS, policy=SlimPolicy(unproved=True))
     assert (plan.layout, plan.why_not) == ("holes", "the section .nv_fatbin does not lie in one segment")
+
+
+def test_a_section_that_becomes_read_only_later_keeps_its_length(tmp_path: Path) -> None:
+    """A PT_GNU_RELRO around it: the loader would change the protection of pages that are no longer there."""
+    library = Library([FAT] * 3)
+    data = bytearray(library.write())
+    section = library.find(".nv_fatbin")
+    stack = 64 + 56 * 5
+    data[stack : stack + 4] = struct.pack("<I", PT_GNU_RELRO)
+    data[stack + 8 : stack + 48] = struct.pack("<QQQQQ", section.offset, section.address, 0, 100, 100)
+    path = tmp_path / "a.so"
+    path.write_bytes(data)
+    plan = plan_file(path, TARGETS, policy=SlimPolicy(unproved=True))
+    assert (plan.layout, plan.why_not) == ("holes", "the section .nv_fatbin is part of another segment as well")
 
 
 def test_tables_are_read_with_every_field(tmp_path: Path) -> None:
