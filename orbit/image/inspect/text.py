@@ -50,9 +50,9 @@ def _contents(found: Contents, limit: int | None) -> Iterator[str]:
             yield from _owners(title, owners, found, limit)
     yield ""
     yield from _table(
-        ("largest files", "pull", "disk", "of"),
+        ("pull", "disk", "largest files"),
         [
-            (visible(row.path), _size(row.pull_bytes), _size(row.disk_bytes), visible(row.owner))
+            (_size(row.pull_bytes), _size(row.disk_bytes), f"{visible(row.path)}  {visible(row.owner)}")
             for row in found.largest[:limit]
         ],
     )

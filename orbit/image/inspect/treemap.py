@@ -45,7 +45,7 @@ def _number(value: object) -> int:
 
 def _cell(key: CellKey, cell: Cell, *, unused: bool) -> Node:
     style = "unused" if unused else key.kind
-    name = f"{KINDS[key.kind]} {printable(key.arch)}" if key.kind == DEVICE else KINDS[key.kind]
+    name = f"{printable(key.arch)} {KINDS[key.kind]}" if key.kind == DEVICE else KINDS[key.kind]
     named = [part for part in sorted(cell.largest, reverse=True)[:CELL_FILES] if part.disk >= FILE_BYTES]
     files: list[Node] = [[visible(printable(part.path)), style, part.disk, part.pull or 0, 1, []] for part in named]
     rest = cell.files - len(named)

@@ -41,6 +41,6 @@ def test_layers_owners_kinds(tmp_path: Path) -> None:
     assert "libfoo 1.2-3 (Debian)" in {node[0] for node in layers["0"][5]}
     gpu = next(node for node in layers["1"][5] if node[0] == "gpu 1.0")
     styles = {node[0]: node[1] for node in gpu[5]}
-    assert styles["device code sm_90a"] == "device"
-    assert styles["device code sm_80"] == "unused"
+    assert styles["sm_90a device code"] == "device"
+    assert styles["sm_80 device code"] == "unused"
     assert styles["host code"] == "host"
