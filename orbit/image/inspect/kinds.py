@@ -29,7 +29,9 @@ KINDS: Mapping[str, str] = {
     "link": "links, folders and archive headers",
 }
 """Every kind with its name for people, in the order of reports."""
-TESTS = re.compile(r"(^|/)tests?/")
+MAY_BE_NAMED = re.compile(r"licen[cs]|copying|copyright|notice|eula|party", re.IGNORECASE)
+"""Spares most paths the longer expression."""
+TESTS = re.compile(r"(?:^|/)tests?/")
 LICENCE = re.compile(
     r"(^|/)(licen[cs]es?|copying|copyright|notice|third.?party.?(licen[cs]es|notices?)|eula)([._-][^/]*)?$"
     r"|\.dist-info/licenses/",
@@ -46,7 +48,6 @@ ENDS: Mapping[str, tuple[str, ...]] = {
     "archive": (".zip", ".jar", ".whl", ".gz", ".tar", ".tgz", ".xz", ".bz2", ".zst", ".7z"),
 }
 PATTERNS = (
-    ("licence", LICENCE),
     (DEVICE, LOOSE_DEVICE),
     ("tests", TESTS),
     ("docs", DOCS),
@@ -60,6 +61,8 @@ def kind_of(path: str, *, is_elf: bool) -> str:
     """A key of :data:`KINDS`. What could be left out of an image (licences, tests, documentation) comes first."""
     if is_elf:
         return HOST
+    if MAY_BE_NAMED.search(path) and LICENCE.search(path):
+        return "licence"
     for kind, pattern in PATTERNS:
         if pattern.search(path):
             return kind

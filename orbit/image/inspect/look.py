@@ -12,10 +12,11 @@ from orbit.audit.facts import printable
 from orbit.audit.images.image_source import Manifest
 from orbit.audit.images.layer_cache import LayerCache
 from orbit.audit.images.opened import FILES, OpenImage, open_image
+from orbit.audit.run import without_collector
 from orbit.core.console import Progress
 from orbit.errors import CheckFailed, InputError
 from orbit.image.blob import CODEC_OF
-from orbit.image.inspect.kinds import GpuUse, targets_of
+from orbit.image.inspect.kinds import targets_of
 from orbit.image.inspect.pull import Measure, PullCache, measure_blobs
 from orbit.image.inspect.records import Contents, Inspection, LayerRow
 from orbit.image.inspect.weigh import Weighed, contents_of, weigh
@@ -54,13 +55,10 @@ def look(
     contents: Contents | None = None
     weighed: Weighed | None = None
     if not brief:
-        rows, weighed = _weigh(opened, rows, cache, progress)
-        contents = contents_of(weighed, _targets(opened, profile))
+        with without_collector():
+            rows, weighed = _weigh(opened, rows, cache, progress)
+            contents = contents_of(weighed, targets_of(opened.ref.facts.labels, profile))
     return Looked(_inspection(opened, rows, verified=verify, contents=contents), weighed)
-
-
-def _targets(opened: OpenImage, profile: Profile | None) -> tuple[GpuUse, ...]:
-    return targets_of(opened.ref.facts.labels, profile)
 
 
 def _verify(opened: OpenImage, progress: Progress) -> None:

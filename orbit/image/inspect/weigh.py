@@ -156,12 +156,12 @@ def _weigh_one(found: Weighed, layer: _Layer, path: str, entry: Entry, *, owner:
         return
     found.files += 1
     key = CellKey(layer.number, owner, "", "")
-    for kind, arch, pieces, part in _parts(path, entry, layer.objects.get(entry.number), layer.measure):
+    has_device = False
+    for kind, arch, pieces, part in _parts(path, entry, layer.objects.get(entry.number), layer.measure, whole):
         key = CellKey(layer.number, owner, kind, arch)
         found.cell(key).add(part, pieces)
-    found.device_files += key.kind == DEVICE or any(
-        container.images for item in (layer.objects.get(entry.number),) if item for container in item.containers
-    )
+        has_device = has_device or kind == DEVICE
+    found.device_files += has_device
     _keep_largest(found.largest, (Part(entry.size, whole, path), key), LARGEST)
     if entry.size:
         found.copies[layer.digests.get(entry.number, "")].append((entry.size, path))
@@ -177,27 +177,33 @@ def _keep_largest[T: (Part, tuple[Part, CellKey])](heap: list[T], item: T, most:
 
 
 def _parts(
-    path: str, entry: Entry, item: SharedObject | None, measure: Measure | None
+    path: str, entry: Entry, item: SharedObject | None, measure: Measure | None, whole: int | None
 ) -> Iterator[tuple[str, str, int, Part]]:
-    """(kind, architecture, number of images, bytes) of the parts of one file."""
-    whole = measure.member(entry.number) if measure is not None else None
-    images = [image for container in item.containers for image in container.images] if item is not None else []
+    """(kind, architecture, number of images, bytes) of the parts of one file, of which ``whole`` bytes are pulled."""
+    disk, pull = entry.size, whole
+    for arch, count, part in _device(path, entry, item, measure) if item is not None and item.containers else ():
+        disk -= part.disk
+        pull = pull - (part.pull or 0) if pull is not None else None
+        yield DEVICE, arch, count, part
+    kind = kind_of(path, is_elf=item is not None)
+    arch = loose_arch(path) if kind == DEVICE else ""
+    yield kind, arch, 1 if arch else 0, Part(max(0, disk), pull, path)
+
+
+def _device(path: str, entry: Entry, item: SharedObject, measure: Measure | None) -> Iterator[tuple[str, int, Part]]:
+    """(architecture, number of images, their bytes) of the device code in a file."""
     disks: Counter[str] = Counter()
     pulls: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for image in images:
-        disks[image.arch] += image.size
-        counts[image.arch] += 1
-        if measure is not None:
-            start = measure.contents[entry.number] + image.offset
-            pulls[image.arch] += measure.between(start, start + image.size)
-    for arch in disks:
-        pull = pulls[arch] if whole is not None else None
-        yield DEVICE, arch, counts[arch], Part(disks[arch], pull, path)
-    kind = kind_of(path, is_elf=item is not None)
-    arch = loose_arch(path) if kind == DEVICE else ""
-    left = whole - sum(pulls.values()) if whole is not None else None
-    yield kind, arch, 1 if arch else 0, Part(max(0, entry.size - sum(disks.values())), left, path)
+    for container in item.containers:
+        for image in container.images:
+            disks[image.arch] += image.size
+            counts[image.arch] += 1
+            if measure is not None:
+                start = measure.contents[entry.number] + image.offset
+                pulls[image.arch] += measure.between(start, start + image.size)
+    for arch, disk in disks.items():
+        yield arch, counts[arch], Part(disk, pulls[arch] if measure is not None else None, path)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
