@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from orbit.audit.images.image_source import Place
 from orbit.core.console import Silent
 from orbit.errors import InputError
-from orbit.image.blob import compressor
 from orbit.image.inspect.pull import Measure, PullCache, map_blob, measure_blobs
 from tests.writers.images import gzip_members, zstd_frames
 from tests.writers.tiny_image import file, folder, tar_bytes
@@ -29,7 +28,8 @@ TAR = tar_bytes(MEMBERS)
 
 
 def own_zstd(data: bytes) -> bytes:
-    pack = compressor("zstd")
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, threads=1, write_checksum=1, write_content_size=0)
+    pack = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     return pack.compress(data) + pack.flush()
 
 
