@@ -13,6 +13,7 @@ from pathlib import Path
 HELP = "build, inspect, load or smoke-test the image"
 ACTIONS = {
     "build": "lockfile -> kernels -> environment -> OCI layout; what is there is reused",
+    "base": "the packages every image stands on: show, check, refresh, fetch, export",
     "inspect": "layers, sizes, configuration, labels",
     "push": "a layout into a registry; only what is not there, resumed after a broken connection",
     "pull": "an image from a registry into a layout; every byte checked, resumed after a broken connection",

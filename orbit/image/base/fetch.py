@@ -129,9 +129,11 @@ def _not_to_be_had(
     missing: Sequence[LockedPackage], problems: dict[str, list[str]], places: Sequence[Place], name: str
 ) -> MissingError:
     lines = [f"{len(missing)} packages of the base cannot be had:"]
+    common = set.intersection(*(set(problems[package.deb]) for package in missing)) if len(missing) > 1 else set()
     for package in missing:
         lines.append(f"  {package.file}  sha256 {package.sha256}")
-        lines += [f"      {problem}" for problem in dict.fromkeys(problems[package.deb])]
+        lines += [f"      {problem}" for problem in dict.fromkeys(problems[package.deb]) if problem not in common]
+    lines += [f"  all of them: {problem}" for problem in sorted(common)]
     if not places:
         lines.append(f"  sought in the store alone: {FOLDERS} and {VARIABLE} are not set, and apt has no such archive")
     return MissingError(

@@ -133,11 +133,13 @@ class Mirrors:
             except CheckFailed as error:
                 raise wrong(package, url, error.what.partition("sha256 is ")[2].partition(",")[0]) from None
             except MissingError as error:
-                problems.append(f"{url}: {error.what.partition(': ')[2]}")
+                problems.append((url, error.what.partition(": ")[2]))
                 continue
             told(package)
             return ""
-        return "; ".join(problems)
+        if len(self.urls) == 1:
+            return problems[0][1]
+        return "; ".join(f"{url}: {problem}" for url, problem in problems)
 
 
 class HostArchive:

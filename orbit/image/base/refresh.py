@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbit.core.console import Progress, Silent
@@ -18,6 +19,16 @@ from orbit.image.base.lock import SCHEMA, BaseLock, LockedPackage, Release
 from orbit.image.base.places import SECURITY, VARIABLE, mirrors
 
 INTERESTING = ("Package", "Version", "Architecture", "Source", "Filename", "Size", "SHA256", "Essential", "Priority")
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """What the archive has now."""
+
+    lock: BaseLock
+    """What a refresh would lock."""
+    listed: frozenset[str]
+    """sha256 of every package in its indexes."""
 
 
 def find_repositories(definition: BaseDefinition, scratch: Path) -> tuple[Repository, ...]:
@@ -61,13 +72,14 @@ def resolve(
     store: Store,
     progress: Progress,
     *,
-    keyring: Path = KEYRING,
+    keyring: Path | None = None,
     expired: bool = False,
     repositories: Sequence[Repository] | None = None,
-) -> BaseLock:
+) -> Today:
     """The lock that the archive gives today. Nothing is written.
 
-    ``expired`` takes a Release file although its time is over: that of a snapshot always is.
+    ``keyring`` is by default Debian's. ``expired`` takes a Release file although its time is over, as that of a
+    snapshot always is.
 
     Raises :class:`InputError` for a signature or a hash that is wrong, and for packages the archive has not;
     :class:`MissingError` when it cannot be reached.
@@ -75,7 +87,7 @@ def resolve(
     scratch = store.scratch("refresh")
     try:
         places = find_repositories(definition, scratch) if repositories is None else tuple(repositories)
-        archive = Archive(scratch / "apt", definition, keyring=keyring, expired=expired)
+        archive = Archive(scratch / "apt", definition, keyring=keyring or KEYRING, expired=expired)
         progress.step(f"base: reading {', '.join(each.suite for each in places)}")
         archive.update(places)
         return read_archive(archive, definition)
@@ -83,8 +95,8 @@ def resolve(
         remove_tree(scratch)
 
 
-def read_archive(archive: Archive, definition: BaseDefinition) -> BaseLock:
-    """The lock for a definition from indexes that apt has fetched and verified."""
+def read_archive(archive: Archive, definition: BaseDefinition) -> Today:
+    """What indexes have for a definition that apt has fetched and verified."""
     indexes = list(archive.indexes())
     fields = {suite: list(_read_index(path)) for suite, path in indexes}
     standard = sorted(_standard(fields.get(definition.suite, ()), definition))
@@ -100,13 +112,14 @@ def read_archive(archive: Archive, definition: BaseDefinition) -> BaseLock:
         if not known:
             raise InputError(f"{name} {version}: in no index, though apt chose it", fix="run the same command again")
         packages.append(_locked(known, name))
-    return BaseLock(
+    lock = BaseLock(
         schema=SCHEMA,
         definition=definition.resolved_from,
         architecture=ARCHITECTURE,
         archives=tuple(_release(archive, suite) for suite in definition.suites),
         packages=tuple(packages),
     )
+    return Today(lock=lock, listed=frozenset(each["SHA256"] for every in fields.values() for each in every))
 
 
 def _read_index(path: Path) -> Iterator[dict[str, str]]:

@@ -71,6 +71,14 @@ def test_every_missing_file_is_named_with_where_it_was_sought(store: Store, fold
     assert stored(LOCK.packages[2], store) is not None
 
 
+def test_what_is_the_same_for_all_is_said_once(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(MissingError) as caught:
+        obtain_packages(LOCK, store, [Folder(tmp_path)], Silent())
+    assert caught.value.what.count("not there") == 1
+    assert caught.value.what.endswith(f"all of them: {tmp_path}: not there")
+    assert all(package.file in caught.value.what for package in LOCK.packages)
+
+
 def test_with_no_place_at_all_that_is_said(store: Store) -> None:
     with pytest.raises(MissingError, match="sought in the store alone"):
         obtain_packages(LOCK, store, [], Silent())

@@ -25,6 +25,7 @@ from tests.image.base.archive import (
     Signer,
     Toy,
     lock_of,
+    locked,
     write_dists,
     write_pool,
 )
@@ -48,7 +49,7 @@ def archive(pool: Path, key: Signer, mirror: Server, monkeypatch: pytest.MonkeyP
 
 def resolved(store: Store, key: Signer, definition: object = DEFINITION) -> BaseLock:
     assert isinstance(definition, type(DEFINITION))
-    return resolve(definition, store, Silent(), keyring=key.keyring)
+    return resolve(definition, store, Silent(), keyring=key.keyring).lock
 
 
 def test_the_newest_of_all_suites_and_what_it_depends_on(archive: Server, store: Store, key: Signer) -> None:
@@ -63,6 +64,11 @@ def test_the_newest_of_all_suites_and_what_it_depends_on(archive: Server, store:
         (SECURITY, "1.2", "2026-11-29T00:53:13Z", True),
     ]
     assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_everything_the_archive_lists_is_known(archive: Server, store: Store, key: Signer) -> None:
+    today = resolve(DEFINITION, store, Silent(), keyring=key.keyring)
+    assert today.listed == {package.sha256 for package in map(locked, TOYS)}
 
 
 def test_a_second_look_changes_nothing_and_an_update_is_seen(
