@@ -27,6 +27,7 @@ KINDS = {
     "memory-handles": "orbit.smoke.kinds.node:check_memory_handles",
     "interfaces": "orbit.smoke.kinds.node:check_interfaces",
     "visible-devices": "orbit.smoke.kinds.node:check_visible_devices",
+    "audit": "orbit.smoke.kinds.audited:check_audit",
     "compile": "orbit.smoke.kinds.compiler:check_compiler",
     "torch-cpu": "orbit.smoke.kinds.torch_cpu:check_torch_cpu",
     "ray": "orbit.smoke.kinds.ray_cluster:check_ray",

@@ -129,7 +129,7 @@ def open_podman(choice: Choice, layout: Path, tag: str, *, progress: Progress) -
     image = done.stdout.decode().split()[-1]
     proc.run([choice.program, "tag", image, tag], doing="naming the image")
     # the name podman made of the folder
-    words = [choice.program, "untag", image, f"localhost{layout.absolute()}:latest"]
+    words = [str(choice.program), "untag", image, f"localhost{layout.absolute()}:latest"]
     proc.run(words, doing="naming the image", check=False)
     return Docker(
         program=choice.program,

@@ -36,6 +36,8 @@ from orbit.smoke.model import FAILED, PASSED, CheckResult, Context, SmokeList, T
 
 FORMAT = 2
 KIND = "smoke"
+SMOKE_TAG = "smoke"
+"""Tag of the image in an engine that takes it in."""
 REPORT_FILE = "report.json"
 START_S = 120.0
 """Time allowed beyond the checks' own limits: starting the container and the interpreter."""
@@ -158,7 +160,9 @@ def _run_all(
     folder = store.scratch("smoke-driver")
     try:
         if choice.name in LOADING:
-            opened: Engine = LOADING[choice.name](choice, image.path, f"{profile.image.name}:smoke", progress=progress)
+            opened: Engine = LOADING[choice.name](
+                choice, image.path, f"{profile.image.name}:{SMOKE_TAG}", progress=progress
+            )
         else:
             tree = unpack_image(image, store, progress=progress)
             opened = open_engine(choice, image, tree)

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from orbit.core.proc import run
+from orbit.core.proc import Stop, run
+from orbit.errors import CommandFailed
 from orbit.smoke.kinds.device import device_count
 from orbit.smoke.model import CheckError, Context
 
@@ -36,9 +37,10 @@ def check_all_reduce(parameters: Mapping[str, Any], context: Context) -> dict[st
     count = int(parameters.get("gpus", 0)) or device_count()
     if count < 2:
         raise CheckError(f"{count} device: nothing to add up")
+    stop = Stop()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(count) as pool:
         order = {"world": count, "elements": int(parameters["elements"]), "backend": backend, "folder": folder}
-        answers = list(pool.map(lambda rank: _rank(order, rank), range(count)))
+        answers = list(pool.map(lambda rank: _rank(order, rank, stop), range(count)))
     problems = [f"rank {rank}: {answer['error']}" for rank, answer in enumerate(answers) if answer["error"]]
     if problems:
         raise CheckError("; ".join(problems))
@@ -46,22 +48,33 @@ def check_all_reduce(parameters: Mapping[str, Any], context: Context) -> dict[st
     return {"summary": f"{count} ranks hold the exact sum ({backend} {facts['version']})", "ranks": count, **facts}
 
 
-def _rank(order: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """Start one rank and read its answer; it is ended when the others wait for it in vain."""
+def _rank(order: Mapping[str, Any], rank: int, stop: Stop) -> dict[str, Any]:
+    """Start one rank and read its answer. One that dies ends the others, which would wait for it in vain."""
     log = Path(order["folder"]) / f"log-{rank}"
-    done = run(
-        [sys.executable, "-P", "-c", WORKER],
-        doing=f"rank {rank}",
-        env=dict(os.environ),
-        stdin=json.dumps({**order, "rank": rank}).encode(),
-        timeout_s=RANK_S,
-        log=log,
-        check=False,
-    )
-    print(log.read_text(errors="replace"))
     answer = Path(order["folder"]) / f"answer-{rank}"
+    try:
+        with stop.covers():
+            done = run(
+                [sys.executable, "-P", "-c", WORKER],
+                doing=f"rank {rank}",
+                env=dict(os.environ),
+                stdin=json.dumps({**order, "rank": rank}).encode(),
+                timeout_s=RANK_S,
+                log=log,
+                check=False,
+            )
+        ending = f"ended with status {done.returncode} without an answer"
+    except CommandFailed:
+        ending = f"no end after {RANK_S:.0f} s"
+    except KeyboardInterrupt:
+        if not stop.stopped:
+            raise
+        ending = "was ended, for another one had died"
+    if log.is_file():
+        print(log.read_text(errors="replace"))
     if not answer.is_file():
-        return {"error": f"ended with status {done.returncode} without an answer"}
+        stop.now()
+        return {"error": ending}
     found: dict[str, Any] = json.loads(answer.read_text())
     return found
 
@@ -88,21 +101,25 @@ def reduce(order: Mapping[str, Any]) -> dict[str, Any]:
         torch.cuda.set_device(device)
     dist.init_process_group(order["backend"], init_method=f"file://{order['folder']}/meet", rank=rank, world_size=world)
     try:
-        for name in DTYPES:
+        sums = {}
+        for name in DTYPES:  # all of them before anything is judged: a rank that stops would leave the others waiting
             mine = torch.tensor(pattern(rank, world, order["elements"]), dtype=getattr(torch, name), device=device)
             dist.all_reduce(mine)
-            wrong = [
-                (index, value, want)
-                for index, (value, want) in enumerate(zip(mine.tolist(), total(world, order["elements"]), strict=True))
-                if value != want
-            ]
-            if wrong:
-                index, value, want = wrong[0]
-                raise CheckError(f"{name}: {len(wrong)} sums are wrong; element {index} is {value} instead of {want}")
+            sums[name] = mine.tolist()
     finally:
         dist.destroy_process_group()
+    for name, values in sums.items():
+        judge_sums(name, values, total(world, order["elements"]))
     version = ".".join(str(part) for part in torch.cuda.nccl.version()) if nccl else torch.__version__
     return {"version": version, "dtypes": list(DTYPES), "elements": order["elements"]}
+
+
+def judge_sums(name: str, values: Sequence[float], wanted: Sequence[int]) -> None:
+    """Raise :class:`CheckError` for the first element that is not what it must be."""
+    wrong = [item for item in enumerate(zip(values, wanted, strict=True)) if item[1][0] != item[1][1]]
+    if wrong:
+        index, (value, want) = wrong[0]
+        raise CheckError(f"{name}: {len(wrong)} sums are wrong; element {index} is {value} instead of {want}")
 
 
 def pattern(rank: int, world: int, elements: int) -> Sequence[int]:

@@ -12,10 +12,12 @@ from typing import Any
 from orbit.smoke.model import CheckError, Context
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-CHANGES = frozenset(
-    {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.utime"}
-)
-"""Audit events (docs.python.org, "Audit events table") of calls that change a path, which is their first argument."""
+CHANGES = {
+    **dict.fromkeys(("os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.utime"), (0,)),
+    **dict.fromkeys(("os.link", "os.symlink"), (1,)),
+    "os.rename": (0, 1),
+}
+"""Audit event (docs.python.org, "Audit events table") -> which of its arguments are paths that change."""
 
 
 def check_imports(parameters: Mapping[str, Any], context: Context) -> dict[str, Any]:
@@ -57,23 +59,25 @@ def watch_writes(prefix: str, allowed: Sequence[str]) -> list[str]:
     root = os.path.realpath(prefix) + os.sep
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open":
-            path, mode, flags = arguments[:3]
-            if not (flags & WRITING if isinstance(flags, int) and mode is None else set(mode or "") & set("wax+")):
-                return
-        elif event in CHANGES:
-            path = arguments[0]
-        else:
-            return
-        if isinstance(path, str | bytes | os.PathLike):
+        for path in written_paths(event, arguments):
             place = os.path.abspath(os.fsdecode(path))
-            if place.startswith(root) and not any(
-                fnmatch.fnmatchcase(place.removeprefix(root), item) for item in allowed
-            ):
+            inside = place.removeprefix(root)
+            if place.startswith(root) and not any(fnmatch.fnmatchcase(inside, item) for item in allowed):
                 attempts.append(place)
 
     sys.addaudithook(hook)
     return attempts
+
+
+def written_paths(event: str, arguments: Sequence[Any]) -> list[str | bytes | os.PathLike[str]]:
+    """The paths that an audited call would change."""
+    if event == "open":
+        path, mode, flags = arguments[:3]
+        writing = flags & WRITING if mode is None else set(mode) & set("wax+")
+        found = [path] if writing else []
+    else:
+        found = [arguments[index] for index in CHANGES.get(event, ())]
+    return [path for path in found if isinstance(path, str | bytes | os.PathLike)]
 
 
 def faults(namespace: Mapping[str, Any], prefix: str) -> Iterator[str]:
