@@ -51,7 +51,7 @@ def look(
         progress.step(opened.remark)
     if verify:
         _verify(opened, progress)
-    rows = _rows(opened)
+    rows = layer_rows(opened)
     contents: Contents | None = None
     weighed: Weighed | None = None
     if not brief:
@@ -80,7 +80,7 @@ def _verify(opened: OpenImage, progress: Progress) -> None:
         raise CheckFailed(error.what, fix=error.fix) from None
 
 
-def _rows(opened: OpenImage) -> tuple[LayerRow, ...]:
+def layer_rows(opened: OpenImage) -> tuple[LayerRow, ...]:
     """The layers as the documents describe them."""
     described: Sequence[Descriptor | None] = [None] * len(opened.ref.layers)
     if opened.ref.manifest != b"{}":

@@ -70,6 +70,11 @@ class Owners:
             return Owner(DEBIAN, match["name"], self._versions.get(match["name"], ""))
         return Owner(OTHER, self._place(path))
 
+    def installed(self) -> Iterator[Owner]:
+        """Every distribution and every package."""
+        yield from map(_python, self.dists)
+        yield from (Owner(DEBIAN, name, version) for name, version in self._versions.items())
+
     def _place(self, path: str) -> str:
         """What the part of the image is called that ``path`` lies in."""
         for site in self._sites:

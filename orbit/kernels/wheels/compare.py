@@ -37,6 +37,9 @@ class MemberDifference(Record, frozen=True, kw_only=True):
     lines_left: tuple[str, ...] = ()
     """For texts: lines that only one has and nothing explains, the first ones."""
     lines_right: tuple[str, ...] = ()
+    num_lines_left: int = 0
+    """For texts: how many lines only one has, explained or not."""
+    num_lines_right: int = 0
     causes: tuple[str, ...]
     """Keys of :data:`orbit.kernels.wheels.causes.CAUSES`."""
 
@@ -79,7 +82,7 @@ def compare_wheels(left: Path, right: Path) -> Comparison:
                 paths = Path(folder, "left"), Path(folder, "right")
                 _extract(one, first[name], paths[0])
                 _extract(two, second[name], paths[1])
-                found.append(_member(name, paths))
+                found.append(compare_files(name, paths))
     archive = tuple(_archive(left, right))
     if not archive and not found:
         archive = ("unknown",)
@@ -157,8 +160,8 @@ def _alone(name: str, left: Member | None, right: Member | None) -> MemberDiffer
     )
 
 
-def _member(name: str, paths: tuple[Path, Path]) -> MemberDifference:
-    """One member that both have, with other bytes."""
+def compare_files(name: str, paths: tuple[Path, Path]) -> MemberDifference:
+    """Two unpacked files of one name that have other bytes: sections of binaries, lines of texts, and why."""
     sizes = paths[0].stat().st_size, paths[1].stat().st_size
     binary: BinaryDifference | None = None
     if all(_is_elf(path) for path in paths):
@@ -180,6 +183,8 @@ def _member(name: str, paths: tuple[Path, Path]) -> MemberDifference:
         right_bytes=sizes[1],
         lines_left=texts.left[:SHOWN],
         lines_right=texts.right[:SHOWN],
+        num_lines_left=(lines[0] - lines[1]).total(),
+        num_lines_right=(lines[1] - lines[0]).total(),
         causes=tuple(sorted(texts.causes)) if texts.explained and texts.causes else (*sorted(texts.causes), "data"),
     )
 

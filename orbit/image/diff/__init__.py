@@ -1,0 +1,1 @@
+"""Two images compared: down to the file, the ELF section, the fatbin container, and why."""
