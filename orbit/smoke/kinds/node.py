@@ -129,9 +129,9 @@ def check_loopback(parameters: Mapping[str, Any], context: Context) -> dict[str,
                     if answer.read() != _Silent.TEXT:
                         raise CheckError(f"http://{host}: something else answered (a proxy?)")
         except OSError as error:
-            raise CheckError(
-                f"a server of this machine cannot be reached: {error} (no_proxy must name 127.0.0.1 and localhost)"
-            ) from None
+            unknown = isinstance(getattr(error, "reason", None), socket.gaierror)
+            cause = "has no address: /etc/hosts is missing" if unknown else "no_proxy must name 127.0.0.1 and localhost"
+            raise CheckError(f"a server of this machine cannot be reached: http://{host}: {error} ({cause})") from None
         finally:
             server.shutdown()
     return {"summary": "127.0.0.1 and localhost answer", "no_proxy": os.environ.get("no_proxy", "")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import urllib.error
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ def test_loopback_goes_around_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
             node.check_loopback({}, CONTEXT)
         monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
         assert node.check_loopback({}, CONTEXT)
+
+
+def test_a_machine_that_does_not_know_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_arguments: object, **_more: object) -> None:
+        raise urllib.error.URLError(socket.gaierror(-3, "Temporary failure in name resolution"))
+
+    monkeypatch.setattr(node.urllib.request, "urlopen", unknown)
+    with pytest.raises(CheckError, match="/etc/hosts is missing"):
+        node.check_loopback({}, CONTEXT)
 
 
 def test_memory_handles_that_are_denied_need_another_transport(monkeypatch: pytest.MonkeyPatch) -> None:
