@@ -115,8 +115,9 @@ def build_image(
         store=store,
         progress=progress,
     )
-    requests = [_base_request(made), *_environment_requests(made), _own_request(made)]
-    layers = obtain_layers(requests, store, progress)
+    requests = [*_base_request(made), *_environment_requests(made), _own_request(made)]
+    below = [(layer, made.base.reused) for layer in made.base.layers]
+    layers = [*below, *obtain_layers(requests, store, progress)]
     identity = Identity(
         lock=made.record.lock,
         environment=made.record.identity,
@@ -138,15 +139,18 @@ def build_image(
     )
 
 
-def _base_request(made: _Inputs) -> Request:
+def _base_request(made: _Inputs) -> tuple[Request, ...]:
+    """The layer of a base that is no image; an image has its own."""
     base = made.base
+    if base.tar is None:
+        return ()
+    size = base.tar.stat().st_size
 
     def stream() -> Stream:
-        size = base.tar.stat().st_size
         return Stream(chunks=base_chunks(base), files=base.files, size=size, diff_id=f"sha256:{base.sha256}")
 
     inputs = {"format": FORMAT, "tar": base.sha256, "codec": codec_identity(made.codec)}
-    return Request("base", made.codec, inputs, stream)
+    return (Request("base", made.codec, inputs, stream),)
 
 
 def _environment_requests(made: _Inputs) -> list[Request]:

@@ -55,6 +55,11 @@ def make_context(
     if out.exists() and not (out / "Dockerfile").is_file() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: exists and is not a build context", fix="choose another place, or remove it")
     base = make_base(profile.image.base, store, progress=progress)
+    if base.tar is None:
+        raise InputError(
+            f"profile {profile.name}: its base is an image, and the Dockerfile begins with a root file system",
+            fix="use `orbit image build`",
+        )
     lock = read_lock(root / "uv.lock")
     plan = install.make_plan(profile, lock, wheelhouse)
     python = interpreter.obtain_interpreter(store, interpreter.running(), profile.image.prefix)

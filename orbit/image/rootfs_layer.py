@@ -60,6 +60,11 @@ class _Stream(io.RawIOBase):
         return count
 
 
+def as_file(chunks: Iterator[bytes]) -> io.BufferedReader:
+    """Chunks of bytes as a file that :mod:`tarfile` can stream from."""
+    return io.BufferedReader(_Stream(chunks), CHUNK_BYTES)
+
+
 def unpack_layer(blob: Path, layer: ImageLayer, dest: Path, *, as_root: bool) -> LayerTree:
     """Unpack ``blob`` into the new folder ``dest``; with ``as_root`` owners are kept, else all belongs to the caller.
 

@@ -18,7 +18,10 @@ from orbit.image.base.definition import ARCHITECTURE, BaseDefinition, load_base
 from orbit.image.base.fetch import find_places, obtain_packages
 from orbit.image.base.lock import BaseLock, read_base_lock
 from orbit.image.base.make import Contents, make_root
+from orbit.image.base.pinned import named_layers, obtain_image
 from orbit.image.base.root import DebianPackage
+from orbit.image.oci import Layout, NamedLayer
+from orbit.image.registry.pull import pull_layout
 from orbit.image.tar import EPOCH_S
 
 __all__ = ["Base", "BaseDefinition", "DebianPackage", "base_chunks", "load_base", "make_base"]
@@ -32,22 +35,28 @@ class Base(Record, frozen=True, kw_only=True):
     """A finished base."""
 
     key: str
-    """Content key of the lock and the definition."""
-    tar: Path
-    """The root file system, uncompressed."""
+    """Content key of the lock and the definition, or of the image."""
+    tar: Path | None
+    """The root file system, uncompressed; None for an image."""
     sha256: str
+    """Of ``tar``, or the digest of the image (without its algorithm)."""
     files: int
     packages: tuple[DebianPackage, ...]
     reused: bool
+    layers: tuple[NamedLayer, ...] = ()
+    """Of an image, from the lowest up: the lowest layers of whatever stands on it. Empty when there is ``tar``."""
 
 
 def make_base(name: str, store: Store, *, progress: Progress) -> Base:
     """The base of that name: from the store, or made anew of the packages its lock lists.
 
     Raises :class:`InputError` for a stale lock and for a package with other bytes, :class:`MissingError` for packages
-    that cannot be had and without mmdebstrap.
+    that cannot be had and without mmdebstrap. A base that is an image is got from a registry or a folder; see
+    :func:`orbit.image.base.pinned.obtain_image`.
     """
     definition = load_base(name)
+    if definition.image:
+        return _image_base(definition, store, progress)
     lock = read_base_lock(name, definition)
 
     def work(place: Path) -> dict[str, str | int]:
@@ -71,6 +80,22 @@ def make_base(name: str, store: Store, *, progress: Progress) -> Base:
     )
 
 
+def _image_base(definition: BaseDefinition, store: Store, progress: Progress) -> Base:
+    def pull(reference: str, out: Path, progress: Progress) -> Layout:
+        return pull_layout(reference, out, progress=progress)
+
+    entry, pinned = obtain_image(definition.image, store, progress, pull)
+    return Base(
+        key=entry.record.key,
+        tar=None,
+        sha256=pinned.digest.removeprefix("sha256:"),
+        files=sum(layer.files for layer in pinned.layers),
+        packages=pinned.packages,
+        reused=entry.reused,
+        layers=named_layers(entry, pinned),
+    )
+
+
 def base_inputs(definition: BaseDefinition, lock: BaseLock) -> dict[str, object]:
     """Everything that decides the bytes of a root file system: nothing of the machine, the archive or the day."""
     return {
@@ -85,7 +110,8 @@ def base_inputs(definition: BaseDefinition, lock: BaseLock) -> dict[str, object]
 
 
 def base_chunks(base: Base) -> Iterator[bytes]:
-    """The tar stream of the base."""
+    """The tar stream of a base that is no image."""
+    assert base.tar is not None
     with open(base.tar, "rb", buffering=0) as file:
         while piece := file.read(CHUNK_BYTES):
             yield piece

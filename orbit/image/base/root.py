@@ -77,21 +77,25 @@ def installed_packages(members: Sequence[Member]) -> tuple[DebianPackage, ...]:
     return read_status(text)
 
 
+def package_of(fields: dict[str, str]) -> DebianPackage:
+    """The package a paragraph of dpkg's database is about."""
+    source, source_version = source_of(fields)
+    return DebianPackage(
+        name=fields["Package"],
+        version=fields["Version"],
+        architecture=fields.get("Architecture", ""),
+        source=source,
+        source_version=source_version,
+    )
+
+
 def read_status(text: str) -> tuple[DebianPackage, ...]:
     """The installed packages of a dpkg database (``var/lib/dpkg/status``), sorted by name."""
-    found = []
-    for fields in paragraphs(text.splitlines()):
-        if fields.get("Status", "").endswith(" installed"):
-            source, source_version = source_of(fields)
-            found.append(
-                DebianPackage(
-                    name=fields["Package"],
-                    version=fields["Version"],
-                    architecture=fields.get("Architecture", ""),
-                    source=source,
-                    source_version=source_version,
-                )
-            )
+    found = [
+        package_of(fields)
+        for fields in paragraphs(text.splitlines())
+        if fields.get("Status", "").endswith(" installed")
+    ]
     return tuple(sorted(found, key=lambda package: package.name))
 
 

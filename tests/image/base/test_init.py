@@ -12,14 +12,17 @@ from msgspec.structs import replace
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import InputError, MissingError
-from orbit.image import base
+from orbit.image import base, build
 from orbit.image.base import base_chunks, base_inputs, make_base
 from orbit.image.base import lock as lock_module
 from orbit.image.base.definition import BaseDefinition
 from orbit.image.base.lock import write_base_lock
 from orbit.image.base.make import Contents
 from orbit.image.base.root import read_status
+from orbit.image.oci import read_layout, verify_layers
 from tests.image.base.archive import CHOSEN, DEFINITION, lock_of
+from tests.image.conftest import BuildSmall
+from tests.writers.tiny_image import file, write_image
 
 LOCK = lock_of(*CHOSEN)
 
@@ -89,3 +92,23 @@ def test_the_day_and_the_machine_do_not_enter_the_key() -> None:
     assert base_inputs(DEFINITION, later) == base_inputs(DEFINITION, LOCK)
     assert base_inputs(replace(DEFINITION, drop=("x",)), LOCK) != base_inputs(DEFINITION, LOCK)
     assert base_inputs(DEFINITION, replace(LOCK, packages=LOCK.packages[1:])) != base_inputs(DEFINITION, LOCK)
+
+
+def test_an_image_as_the_base_gives_the_lowest_layers(
+    build_small: BuildSmall, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_image(tmp_path / "debian", [[file("etc/debian_version", b"12")], [file("etc/more", b"more")]])
+    digest = read_layout(path).digest
+    definition = base.BaseDefinition(schema=2, image=f"oci:{path}@{digest}")
+    monkeypatch.setattr(base, "load_base", lambda _name: definition)
+    monkeypatch.setattr(build, "make_base", make_base)
+    image = build_small(store)
+    lower = [layer.digest for layer in read_layout(path).layers]
+    assert [layer.digest for layer in image.layers][:2] == lower
+    assert [layer.name for layer in image.layers][:2] == ["base", "base-2"]
+    layout = read_layout(image.layout)
+    verify_layers(layout)
+    assert [layer.digest for layer in layout.layers][:2] == lower
+    assert layout.config.config.entrypoint != ()
+    again = build_small(store)
+    assert (again.digest, again.layers[0].reused) == (image.digest, True)
