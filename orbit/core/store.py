@@ -18,7 +18,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,17 @@ class Store:
         with contextlib.suppress(OSError):  # a store that others own can be used, too
             os.utime(path / RECORD_NAME)
         return Entry(path=path, record=record, reused=True)
+
+    def entries(self, kind: str) -> Iterator[Entry]:
+        """Every finished result of ``kind``, the one used last first; damaged ones are passed over, none is touched."""
+        found: list[tuple[float, str]] = []
+        for path in (self.root / "entries" / kind).glob("*"):
+            with contextlib.suppress(OSError):
+                found.append(((path / RECORD_NAME).stat().st_mtime, path.name))
+        for _, name in sorted(found, reverse=True):
+            path = self.entry_path(kind, name)
+            if (record := _intact(path)) is not None:
+                yield Entry(path=path, record=record, reused=True)
 
     def obtain(self, kind: str, inputs: dict[str, Any], work: Callable[[Path], dict[str, Any]]) -> Entry:
         """The result for ``inputs``: found, or made by ``work(folder)``, which returns its outputs.

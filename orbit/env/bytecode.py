@@ -6,8 +6,10 @@ A pyc is a function of its folder's sources, its place in the image and the inte
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +38,13 @@ def compiled_path(source: str) -> str:
     return f"{folder}{slash}__pycache__/{name[:-3]}.{TAG}.pyc"
 
 
-def batches(root: Path, size: int = BATCH) -> Iterator[list[str]]:
-    """Absolute paths of all ``*.py`` files below ``root`` in groups of at least ``size``; no folder is split."""
+def batches(root: Path, size: int = BATCH, only: Collection[str] | None = None) -> Iterator[list[str]]:
+    """Absolute paths of all ``*.py`` files below ``root`` in groups of at least ``size``; no folder is split.
+
+    With ``only`` (folders relative to ``root``), of the files right in these folders.
+    """
     batch: list[str] = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
+    for folder, names in _folders(os.fspath(root)) if only is None else _named(root, only):
         batch.extend(f"{folder}/{name}" for name in sorted(names) if name.endswith(".py"))
         if len(batch) >= size:
             yield batch
@@ -49,16 +53,37 @@ def batches(root: Path, size: int = BATCH) -> Iterator[list[str]]:
         yield batch
 
 
+def _folders(root: str) -> Iterator[tuple[str, list[str]]]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        yield folder, names
+
+
+def _named(root: Path, folders: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    for folder in sorted(folders):
+        path = f"{root}/{folder}" if folder else os.fspath(root)
+        if os.path.isdir(path):
+            yield path, os.listdir(path)
+
+
 def compile_tree(
-    prefix: Path, image_prefix: str, *, jobs: int | None = None, progress: Progress
+    prefix: Path,
+    image_prefix: str,
+    *,
+    only: Collection[str] | None = None,
+    jobs: int | None = None,
+    progress: Progress,
 ) -> tuple[Uncompiled, ...]:
     """Compile everything below ``prefix/lib/python3.12`` with the interpreter in ``prefix``, on all cores.
 
-    Code objects name their source below ``image_prefix``. Returns the files that do not compile, sorted; raises
-    :class:`CommandFailed` when a worker itself breaks (for example on a full disk).
+    With ``only`` (folders relative to ``lib/python3.12``), just what lies right in these folders. Code objects name
+    their source below ``image_prefix``. Returns the files that do not compile, sorted; raises :class:`CommandFailed`
+    when a worker itself breaks (for example on a full disk).
     """
-    work = list(batches(prefix / "lib" / "python3.12"))
+    work = list(batches(prefix / "lib" / "python3.12", only=only))
     total = sum(len(batch) for batch in work)
+    for path in itertools.chain.from_iterable(work) if only is not None else ():
+        _unshare(compiled_path(path))
     failures: list[Uncompiled] = []
     done = 0
     with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
@@ -72,6 +97,13 @@ def compile_tree(
             pool.shutdown(cancel_futures=True)
             raise
     return tuple(sorted(failures, key=lambda failure: failure.path))
+
+
+def _unshare(path: str) -> None:
+    """Take away a link to another environment's file: the compiler writes into what it finds."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if os.lstat(path).st_nlink > 1:
+            os.unlink(path)
 
 
 def _compile(prefix: Path, image_prefix: str, files: Sequence[str]) -> list[Uncompiled]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+import os
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,21 @@ class Plan:
     def download_bytes(self) -> int:
         """Size of all prebuilt wheels."""
         return sum(package.wheel.size for package in self.prebuilt if package.wheel)
+
+    def part(self, names: Container[str]) -> Plan:
+        """Only the distributions ``names`` (normalised); nothing skipped."""
+        return Plan(
+            prebuilt=tuple(package for package in self.prebuilt if package.name in names),
+            built=tuple(wheel for wheel in self.built if canonicalize_name(wheel.dist) in names),
+            skipped=(),
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the wheel of each distribution by normalised name; 0 for a built one that is not there."""
+        found = {package.name: package.wheel.size for package in self.prebuilt if package.wheel}
+        for wheel in self.built:
+            found[canonicalize_name(wheel.dist)] = os.path.getsize(wheel.path) if os.path.isfile(wheel.path) else 0
+        return found
 
     def distributions(self) -> tuple[Distribution, ...]:
         """Record of everything installed, sorted by name."""
@@ -136,11 +152,10 @@ def install_built(wheels: Sequence[Wheel], prefix: Path) -> None:
 def reinstall(plan: Plan, name: str, prefix: Path, scratch: Path, *, cached: bool = True) -> None:
     """Write the files of one distribution again, over what else wrote there; with ``cached`` false, fetched anew."""
     again = ["--reinstall"] if cached else ["--reinstall", "--no-cache"]
-    for wheel in plan.built:
-        if canonicalize_name(wheel.dist) == name:
-            _pip_install(prefix, ["--no-index", *again, wheel.path], f"installing {name} again")
-            return
-    only = Plan(prebuilt=tuple(p for p in plan.prebuilt if p.name == name), built=(), skipped=())
+    only = plan.part({name})
+    if only.built:
+        _pip_install(prefix, ["--no-index", *again, only.built[0].path], f"installing {name} again")
+        return
     listing = scratch / "reinstall.txt"
     listing.write_text(requirements(only))
     source = ["--requirement", str(listing), "--default-index", only.prebuilt[0].source.url]

@@ -54,17 +54,23 @@ class Installed:
 
 def read_installed(site: Path) -> tuple[Installed, ...]:
     """All distributions of a site-packages folder, sorted by name. Raises :class:`InputError` without a RECORD."""
-    found = []
-    for info in site.glob("*.dist-info"):
-        try:
-            text = (info / "RECORD").read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(
-                f"{info.name}: no RECORD, so nobody knows what it installed", fix="report it to that package"
-            ) from None
-        lines = tuple(Line(os.path.normpath(row[0]), row[1], row[2]) for row in csv.reader(io.StringIO(text)) if row)
-        found.append(Installed(canonicalize_name(info.name.partition("-")[0]), info, lines))
-    return tuple(sorted(found, key=lambda installed: installed.name))
+    return tuple(sorted(map(read_record, site.glob("*.dist-info")), key=lambda installed: installed.name))
+
+
+def read_record(info: Path) -> Installed:
+    """The distribution of one ``.dist-info`` folder. Raises :class:`InputError` without a RECORD."""
+    try:
+        text = (info / "RECORD").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(
+            f"{info.name}: no RECORD, so nobody knows what it installed", fix="report it to that package"
+        ) from None
+    lines = tuple(Line(_normal(row[0]), row[1], row[2]) for row in csv.reader(io.StringIO(text)) if row)
+    return Installed(canonicalize_name(info.name.partition("-")[0]), info, lines)
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path) if "./" in path or "//" in path or path.startswith("/") else path
 
 
 def contested_paths(installed: Iterable[Installed]) -> dict[str, tuple[str, ...]]:

@@ -17,8 +17,11 @@ from pathlib import Path
 
 from orbit.audit.binary.elf import HEADER, SECTION, Elf, is_elf
 from orbit.core import proc, tools
+from orbit.env import tree
 
 SHT_NULL = 0
+SMALL_BYTES = 1 << 20
+"""A file up to this size is read, not mapped: that is quicker."""
 SHOFF_OFFSET = 40
 """Where e_shoff lies in an ELF64 header (gABI, figure 4-3)."""
 
@@ -112,28 +115,27 @@ def drop_debug_sections(data: bytes, label: str) -> bytes:
     return bytes(out + b"".join(table))
 
 
-def find_paths(root: Path, needles: Iterable[bytes], *, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+def find_paths(root: Path, needles: Iterable[bytes], among: Iterable[str] | None = None) -> Iterator[str]:
     """Every place below ``root`` that still names one of ``needles``: ``relative/file: needle``.
 
-    Looks into the bytes of all regular files, into link targets and into names; ``skip`` holds relative paths that are
-    known and excused.
+    Looks into the bytes of files and into link targets: of all, or of ``among`` (relative paths).
     """
     wanted = tuple(needles)
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        for name in sorted([*names, *(f for f in folders if os.path.islink(os.path.join(folder, f)))]):
-            path = os.path.join(folder, name)
-            relative = os.path.relpath(path, root)
-            if relative not in skip:
-                yield from (f"{relative}: {needle.decode()}" for needle in wanted if _holds(path, needle))
+    for path in sorted(tree.listing(root)[0] if among is None else among):
+        yield from (f"{path}: {needle.decode()}" for needle in _held(f"{root}/{path}", wanted))
 
 
-def _holds(path: str, needle: bytes) -> bool:
+def _held(path: str, needles: tuple[bytes, ...]) -> list[bytes]:
+    """Which of ``needles`` are in the file ``path``, or in the target of the link ``path``."""
     if os.path.islink(path):
-        return needle in os.fsencode(os.readlink(path))
-    with open(path, "rb") as file:
+        return _found(os.fsencode(os.readlink(path)), needles)
+    with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
-        if size < len(needle):
-            return False
+        if size <= SMALL_BYTES:
+            return _found(file.read(), needles)
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            return data.find(needle) >= 0
+            return _found(data, needles)
+
+
+def _found(data: bytes | mmap.mmap, needles: tuple[bytes, ...]) -> list[bytes]:
+    return [needle for needle in needles if data.find(needle) >= 0]

@@ -7,7 +7,7 @@ every Python start (they add a certificate to certifi's bundle). Such a change m
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -17,14 +17,16 @@ from orbit.audit.installed.hashing import Hashing
 from orbit.audit.installed.tree import find_layout
 
 
-def drifted(prefix: Path, python: str, *, contested: Container[str]) -> dict[str, tuple[str, ...]]:
-    """Names of distributions with installed files that differ from their RECORD, each with those paths.
+def drifted(
+    prefix: Path, python: str, *, contested: Container[str], only: Collection[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Names of distributions (of ``only``, by default of all) with files that differ from their RECORD: which files.
 
     ``contested`` paths (relative to site-packages) have several owners and are settled elsewhere. Call it before
     anything rewrites scripts or RECORD files. Raises :class:`orbit.errors.InputError` for a folder that is none.
     """
     layout = find_layout(prefix, python)
-    dists = installed_dists(layout)
+    dists = [dist for dist in installed_dists(layout) if only is None or canonicalize_name(dist.name) in only]
     digests = Hashing(layout.prefix, dists).result()
     found: dict[str, tuple[str, ...]] = {}
     for dist in dists:

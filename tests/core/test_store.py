@@ -50,6 +50,18 @@ def test_work_is_done_once(store: Store) -> None:
     assert tmp_names(store) == []
 
 
+def test_entries_are_the_sound_ones_of_a_kind_the_last_used_first(store: Store) -> None:
+    made = [store.obtain("thing", {**INPUTS, "format": number}, work) for number in range(4)]
+    store.obtain("other", INPUTS, work)
+    for entry, used in zip(made, (30, 10, 20, 40), strict=True):
+        os.utime(entry.path / RECORD_NAME, (used, used))
+    (made[3].path / "small").write_text("SMALL")
+    (store.root / "entries" / "thing" / "nothing").mkdir()
+    assert [entry.record for entry in store.entries("thing")] == [made[0].record, made[2].record, made[1].record]
+    assert made[3].path.is_dir()
+    assert list(store.entries("none")) == []
+
+
 def test_kind_and_inputs_both_make_the_key(store: Store) -> None:
     paths = {
         store.obtain(kind, inputs, work).path

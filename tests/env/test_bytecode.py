@@ -44,6 +44,23 @@ def test_two_folders_and_two_job_counts_give_equal_bytes(tmp_path: Path) -> None
     assert pycs(first) == pycs(second)
 
 
+def test_only_the_folders_named_are_compiled_and_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    files = {f"{folder}/m{j}.py": CONSTANTS + b"X = 1\n" * j for folder in ("a", "a/b", "c") for j in range(3)}
+    whole = make_prefix(tmp_path / "whole", files)
+    compile_tree(whole, "/opt/orbit", progress=Silent())
+    part = make_prefix(tmp_path / "part", files | {"top.py": b"X = 1\n"})
+    stale = tmp_path / "stale"
+    stale.write_bytes(b"of another environment")
+    shared = part / compiled_path("lib/python3.12/a/m1.py")
+    shared.parent.mkdir()
+    os.link(stale, shared)
+    assert compile_tree(part, "/opt/orbit", only=["a", "", "gone"], progress=Silent()) == ()
+    made = pycs(part)
+    assert sorted(made) == [compiled_path(f"lib/python3.12/{name}.py") for name in ("top", "a/m0", "a/m1", "a/m2")]
+    assert all(data == pycs(whole).get(name, data) for name, data in made.items())
+    assert stale.read_bytes() == b"of another environment"
+
+
 def test_a_file_does_not_depend_on_other_folders(tmp_path: Path) -> None:
     alone = make_prefix(tmp_path / "alone", {"pkg/m.py": CONSTANTS})
     others = {f"aaa{i}/m.py": CONSTANTS + f"f.x = 'fp16', 'bf16', '*', {i}\n".encode() for i in range(20)}

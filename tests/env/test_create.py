@@ -23,10 +23,11 @@ from orbit.core.paths import checkout_root
 from orbit.core.proc import ca_bundle
 from orbit.core.store import Entry, Store
 from orbit.env import install, interpreter
-from orbit.env.create import SITE, copy_out, create_environment
+from orbit.env.create import copy_out, create_environment
 from orbit.env.installed import digest_of, read_installed
 from orbit.env.record import Wheel, read_environment
 from orbit.env.relocate import find_paths
+from orbit.env.takeover import SITE
 from orbit.env.tree import MANIFEST, damage
 from orbit.errors import CheckFailed, InputError, MissingError, RefusedError
 from orbit.profile.model import Profile, load_profile

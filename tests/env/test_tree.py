@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.env.tree import EPOCH_S, damage, manifest_lines, seal, write_manifest
+from orbit.env.tree import EPOCH_S, damage, listing, manifest_lines, read_lines, seal, touched, write_lines
 from orbit.errors import CheckFailed
 
 
@@ -24,8 +24,9 @@ def sealed(tmp_path: Path) -> Path:
     (root / "link").symlink_to("a/b/data")
     (root / "a").chmod(0o700)
     counted = seal(root)
-    assert (counted.num_files, counted.num_links, counted.num_bytes) == (2, 1, 15)
-    write_manifest(root, tmp_path / "manifest")
+    assert (counted.num_files, counted.links, counted.num_bytes) == (2, ("link",), 15)
+    assert list(counted.lines) == manifest_lines(root)
+    write_lines(tmp_path / "manifest", counted.lines)
     return root
 
 
@@ -40,6 +41,46 @@ def test_modes_and_times(sealed: Path) -> None:
 def test_an_untouched_tree_has_no_damage(sealed: Path) -> None:
     assert damage(sealed, sealed.parent / "manifest") == ""
     assert len(manifest_lines(sealed)) == 5
+
+
+def test_a_file_shared_with_another_sealed_tree_is_only_looked_at(sealed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    os.link(sealed / "a/b/data", other / "data")
+    (other / "new").write_bytes(b"1")
+    with pytest.raises(CheckFailed, match="data: also linked from elsewhere"):
+        seal(other)
+    line = next(line for line in manifest_lines(sealed) if "b/data" in line)
+    counted = seal(other, {"data": line.partition("\t")[2]})
+    assert (counted.num_files, counted.num_bytes, counted.own, counted.touched) == (2, 6, {"new": 1}, ())
+    assert list(counted.lines) == manifest_lines(other)
+    assert counted.lines[0] == line.removeprefix("a/b/")
+
+
+def test_a_shared_file_that_is_not_as_it_was_or_not_there_is_named(sealed: Path) -> None:
+    lines = dict(line.split("\t", 1) for line in manifest_lines(sealed))
+    os.utime(sealed / "a/tool")
+    assert touched(sealed, lines, ["a/b/data", "a/tool"]) == "a/tool"
+    assert touched(sealed, lines, ["a/b/data", "link"]) == ""
+    assert touched(sealed, lines, ["a/gone"]) == "a/gone"
+    shared = {path: lines[path] for path in ("a/tool", "a/b/data")} | {"a/gone": lines["a/tool"]}
+    assert seal(sealed, shared).touched == ("a/gone", "a/tool")
+
+
+def test_a_name_that_would_break_a_line_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "two\nlines").write_bytes(b"")
+    with pytest.raises(CheckFailed, match="line break"):
+        seal(tmp_path)
+
+
+def test_names_that_are_no_text_survive(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff\x85 \xe2\x80\xa8")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / name).write_bytes(b"")
+    write_lines(tmp_path / "manifest", seal(tmp_path / "root").lines)
+    assert damage(tmp_path / "root", tmp_path / "manifest") == ""
+    assert [line.partition("\t")[0] for line in read_lines(tmp_path / "manifest")] == [name]
+    assert listing(tmp_path) == ({f"root/{name}", "manifest"}, {"root"})
 
 
 def same_size(root: Path) -> None:

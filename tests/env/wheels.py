@@ -55,12 +55,13 @@ def write_wheel(
     version: str,
     files: Mapping[str, bytes],
     scripts: Mapping[str, str] | None = None,
+    unlisted: Mapping[str, bytes] | None = None,
 ) -> Built:
-    """A wheel file in ``folder``."""
+    """A wheel file in ``folder``. RECORD does not say what is ``unlisted``: files, and folders (``name/``)."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for file, data in dist_files(name, version, files, scripts or {}).items():
+        for file, data in (dist_files(name, version, files, scripts or {}) | dict(unlisted or {})).items():
             archive.writestr(zipfile.ZipInfo(file), data)  # a fixed date: equal wheels have equal hashes
     return Built(dist=name, version=version, path=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 

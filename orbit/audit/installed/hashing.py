@@ -7,8 +7,9 @@ import sys
 from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
-from orbit.audit.facts import Distribution, RecordRow
+from orbit.audit.facts import RecordRow
 from orbit.audit.installed import hash_worker
 from orbit.core.proc import run
 
@@ -19,13 +20,21 @@ BIG_FILES = 2_000
 SUPPORTED = frozenset({"sha256", "sha384", "sha512"})
 
 
+class Rows(Protocol):
+    """Something with lines of a RECORD: a :class:`orbit.audit.facts.Distribution`, or a list of files in that form."""
+
+    @property
+    def rows(self) -> Iterable[RecordRow]:
+        """Which files, and with which algorithm each is hashed."""
+
+
 class Hashing:
     """Hashing under way in worker processes (paths in ``known`` left out); :meth:`result` waits for it."""
 
     def __init__(
         self,
         prefix: Path,
-        dists: Iterable[Distribution],
+        dists: Iterable[Rows],
         *,
         known: Container[str] = frozenset(),
         workers: int | None = None,

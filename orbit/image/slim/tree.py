@@ -24,8 +24,8 @@ from orbit.core.records import Record, content_key, convert, dump_json
 from orbit.core.store import Entry, Store
 from orbit.env import installed, takeover, tree
 from orbit.env.contents import hash_files, read_contents, write_contents
-from orbit.env.create import SITE
 from orbit.env.record import RECORD_PATH, read_environment
+from orbit.env.takeover import SITE
 from orbit.errors import RefusedError
 from orbit.image.slim.facts import ArchBytes, FilePlan, Layout, SlimmedFile, SlimPolicy
 from orbit.image.slim.plan import NO_CODE, apply_plan, plan_file
