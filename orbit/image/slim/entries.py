@@ -41,23 +41,19 @@ def decide(
         elif not KNOWN.match(image.arch):
             found.append((True, "unknown"))
         elif image.kind == "ptx":
-            needed = not covered and any(result_of(alone, item) == "ptx-jit" for item in capabilities)
-            found.append(_of_ptx(image, container.section, needed, covered=covered, newest=newest, policy=policy))
+            usable = any(result_of(alone, capability) == "ptx-jit" for capability in capabilities)
+            if usable and container.section == RELOCATABLE:
+                found.append((True, "links"))  # one part without machine code is compiled together with all others
+            elif usable and not covered:
+                found.append((True, "loads"))
+            else:
+                keep = not covered or policy.ptx == "keep" or (policy.ptx == "newest" and _number(image) == newest)
+                found.append((True, "ptx") if keep else (False, "unused"))
         elif any(result_of(alone, capability) == "sass" for capability in capabilities):
             found.append((True, "loads"))
         else:
             found.append((False, "unused"))
     return found
-
-
-def _of_ptx(image: Image, section: str, needed: bool, *, covered: bool, newest: int, policy: SlimPolicy) -> Verdict:
-    """The verdict on PTX. Among relocatable code it stays: a part without machine code is compiled with all others."""
-    if section == RELOCATABLE:
-        return True, "links"
-    if needed:
-        return True, "loads"
-    keep = not covered or policy.ptx == "keep" or (policy.ptx == "newest" and _number(image) == newest)
-    return (True, "ptx") if keep else (False, "unused")
 
 
 def _without_use(container: Container, sizes: Sequence[int], policy: SlimPolicy) -> list[Verdict]:

@@ -69,9 +69,10 @@ def test_verdicts(archs: str, policy: dict[str, str], expected: str) -> None:
 
 def test_relocatable_code_keeps_what_a_linker_may_compile() -> None:
     policy = SlimPolicy(ptx="drop", others="one")
-    archs = "sm_80 sm_90 sm_100 compute_80 lto_90"
-    expected = "(sm_80) sm_90:loads sm_100:loads compute_80:links lto_90:links"
+    archs = "sm_80 sm_90 sm_100 compute_80 compute_120 lto_90"
+    expected = "(sm_80) sm_90:loads sm_100:loads compute_80:links (compute_120) lto_90:links"
     assert verdicts(archs, policy, "__nv_relfatbin") == expected
+    assert verdicts(archs, SlimPolicy(), "__nv_relfatbin") == expected.replace("(compute_120)", "compute_120:ptx")
     assert verdicts("sm_80 sm_120", policy, "__nv_relfatbin") == "sm_80:only-others sm_120:only-others"
 
 
