@@ -6,9 +6,10 @@
     ... --quick                                              few small shapes, for compute-sanitizer
 
 Each case: rotation, its transpose, both gradients in one pass, and the gradient of R alone, on fresh random inputs into
-memory that was filled with NaN; a second run must give the same bits; so must the replay of a CUDA graph. Bounds are
-those of orbit/smoke/kinds/numerics.py: a float32 sum of k exact products is off by at most k 2^-23 sum |a b|; storing
-adds one rounding of the stored type. Exit status: 0 all right, 1 a difference, 3 no GPU that the library has code for.
+memory that was filled with NaN; a second run must give the same bits; so must the replay of a CUDA graph and
+torch.compile, and torch.library.opcheck must pass. Bounds are those of orbit/smoke/kinds/numerics.py: a float32 sum of
+k exact products is off by at most k 2^-23 sum |a b|; storing adds one rounding of the stored type. Exit status: 0 all
+right, 1 a difference, 3 no GPU that the library has code for.
 """
 
 from __future__ import annotations
@@ -189,6 +190,35 @@ def check_graph(module: Any) -> list[str]:
     return wrong
 
 
+def check_registrations(module: Any) -> list[str]:
+    """torch.library.opcheck of the three ops, and torch.compile of a loss against eager: the same bits."""
+    import torch
+
+    ops, wrong = module.torch.ops.orbit_kernels, []
+    for block, tokens in ((32, 70000), (128, 70000), (64, 50), (512, 300)):  # both programs, two sizes of each
+        x, dy, r = make(Case(tokens, 1024 // block, block))
+        calls = {
+            "block_rotation": (x, r, False),
+            "block_rotation_grads": (dy, x, r),
+            "block_rotation_grad_rotation": (dy, x, block, False),
+        }
+        for name, arguments in calls.items():
+            given = tuple(each.clone().requires_grad_() if torch.is_tensor(each) else each for each in arguments)
+            result = torch.library.opcheck(getattr(ops, name).default, given)
+            if set(result.values()) != {"SUCCESS"}:
+                wrong.append(f"b {block}: opcheck of {name}: {result}")
+
+        def loss(x: Any, r: Any, dy: Any = dy) -> Any:
+            return (module.block_rotation(x * 2, r) * dy).float().sum()
+
+        pairs = [(x.clone().requires_grad_(), r.clone().requires_grad_()) for _ in range(2)]
+        loss(*pairs[0]).backward()
+        torch.compile(loss, fullgraph=True)(*pairs[1]).backward()
+        if not all(torch.equal(a.grad, b.grad) for a, b in zip(*pairs, strict=True)):
+            wrong.append(f"b {block}: gradients differ under torch.compile")
+    return wrong
+
+
 def add_source_options(parser: argparse.ArgumentParser) -> None:
     """Where the library comes from."""
     parser.add_argument("--build", action="store_true", help="compile the source tree with nvcc")
@@ -238,6 +268,7 @@ def main() -> int:
                 row[name] = max(row.get(name, 0.0), share)
         if not options.quick:
             wrong += check_graph(module)
+            wrong += check_registrations(module)
     for (block, way), row in sorted(worst.items()):
         text = "  ".join(f"{name} {share:.3f}" for name, share in row.items())
         print(f"b {block:5} {way:8}  {text}")

@@ -25,8 +25,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
-DISTS = ("orbit-probe", "causal-conv1d", "transformer-engine-torch", "transformer-engine-cu13", "transformer-engine",
-         "sglang-kernel", "nvidia-cublas")  # fmt: skip
+DISTS = ("orbit-probe", "orbit-kernels", "causal-conv1d", "transformer-engine-torch", "transformer-engine-cu13",
+         "transformer-engine", "sglang-kernel", "nvidia-cublas")  # fmt: skip
 THERE = ("torch", "triton", "numpy", "nvidia-*", "cuda-*", "setuptools", "ninja", "onnx*", "einops", "packaging")
 """What a machine with torch has; requirements matching these are not followed. Named distributions are always taken."""
 DROP = ("sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/infllm_ops*",
