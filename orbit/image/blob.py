@@ -27,6 +27,8 @@ ZSTD_JOB_BYTES = 8 << 20
 """Input per compression job. Fixed, because zstd cuts its frames by it; the number of workers does not enter."""
 WORKERS_MAX = 16
 """Threads that compress one layer."""
+HASH_AHEAD = 16
+"""Pieces of :data:`orbit.image.tar.CHUNK_BYTES` that may wait to be hashed."""
 GZIP_LEVEL = 6
 GZIP_JOB_BYTES = 1 << 20
 GZIP_WINDOW_BYTES = 32 << 10
@@ -56,14 +58,21 @@ class LayerBlob(Record, frozen=True, kw_only=True):
     codec: Codec
 
 
-class Compressor(Protocol):
-    """The streaming interface :mod:`zlib` and :mod:`zstandard` share."""
+class Sink(Protocol):
+    """Where compressed bytes go."""
 
-    def compress(self, data: bytes, /) -> bytes:
-        """Take input, give whatever output is ready."""
+    def write(self, data: bytes, /) -> int:
+        """Take all of ``data``."""
 
-    def flush(self) -> bytes:
-        """Give the rest."""
+
+class Packer(Protocol):
+    """A stream that compresses into a :class:`Sink`."""
+
+    def write(self, data: bytes, /) -> int:
+        """Take input."""
+
+    def close(self) -> None:
+        """Give the rest; the sink stays open."""
 
 
 class _Gzip:
@@ -76,40 +85,39 @@ class _Gzip:
     HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
     """No name, no time, no system."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, sink: Sink, workers: int) -> None:
+        self._sink = sink
         self._pool = ThreadPoolExecutor(workers)
         self._ahead = 2 * workers
         self._jobs: deque[Future[bytes]] = deque()
         self._pending = bytearray()
         self._window = b""
         self._crc = self._size = 0
-        self._head = self.HEADER
+        sink.write(self.HEADER)
 
-    def compress(self, data: bytes, /) -> bytes:
+    def write(self, data: bytes, /) -> int:
         self._crc = zlib.crc32(data, self._crc)
         self._size += len(data)
         self._pending += data
         while len(self._pending) > GZIP_JOB_BYTES:  # the last job must not be empty
             self._submit(bytes(self._pending[:GZIP_JOB_BYTES]), zlib.Z_SYNC_FLUSH)
             del self._pending[:GZIP_JOB_BYTES]
-        return self._take(self._ahead)
+        self._take(self._ahead)
+        return len(data)
 
-    def flush(self) -> bytes:
+    def close(self) -> None:
         self._submit(bytes(self._pending), zlib.Z_FINISH)
-        rest = self._take(0)
+        self._take(0)
         self._pool.shutdown()
-        return rest + struct.pack("<II", self._crc, self._size & 0xFFFFFFFF)
+        self._sink.write(struct.pack("<II", self._crc, self._size & 0xFFFFFFFF))
 
     def _submit(self, data: bytes, mode: int) -> None:
         self._jobs.append(self._pool.submit(_deflate, data, self._window, mode))
         self._window = data[-GZIP_WINDOW_BYTES:]
 
-    def _take(self, left: int) -> bytes:
-        parts = [self._head]
-        self._head = b""
+    def _take(self, left: int) -> None:
         while len(self._jobs) > left:
-            parts.append(self._jobs.popleft().result())
-        return b"".join(parts)
+            self._sink.write(self._jobs.popleft().result())
 
 
 def _deflate(data: bytes, window: bytes, mode: int) -> bytes:
@@ -125,11 +133,14 @@ def _bare() -> zlib._Compress:
 class _Plain:
     """No compression."""
 
-    def compress(self, data: bytes, /) -> bytes:
-        return data
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
 
-    def flush(self) -> bytes:
-        return b""
+    def write(self, data: bytes, /) -> int:
+        return self._sink.write(data)
+
+    def close(self) -> None:
+        pass
 
 
 def codec_identity(codec: Codec) -> dict[str, str | int]:
@@ -147,8 +158,8 @@ def codec_identity(codec: Codec) -> dict[str, str | int]:
     return {"codec": codec}
 
 
-def compressor(codec: Codec, *, workers: int | None = None, level: int = ZSTD_LEVEL) -> Compressor:
-    """A compressor whose output depends on its input alone.
+def packer(codec: Codec, sink: Sink, *, workers: int | None = None, level: int = ZSTD_LEVEL) -> Packer:
+    """A compressor into ``sink`` whose output depends on its input alone.
 
     zstd always runs in its multi-threaded mode (one worker at least): there the frame is cut into jobs of a fixed size
     and the bytes are the same for any number of workers, but differ from those of the single-threaded mode.
@@ -158,8 +169,27 @@ def compressor(codec: Codec, *, workers: int | None = None, level: int = ZSTD_LE
         parameters = zstandard.ZstdCompressionParameters.from_level(
             level, threads=count, job_size=ZSTD_JOB_BYTES, write_checksum=1, write_content_size=0
         )
-        return zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    return _Gzip(count) if codec == "gzip" else _Plain()
+        packed = zstandard.ZstdCompressor(compression_params=parameters)
+        return packed.stream_writer(sink, write_size=CHUNK_BYTES, closefd=False)  # type: ignore[arg-type]
+    return _Gzip(sink, count) if codec == "gzip" else _Plain(sink)
+
+
+class _File:
+    """The blob as it is written: to the disk, counted and hashed."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes, /) -> int:
+        """Take all of ``data``."""
+        self.digest.update(data)
+        self.size += len(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._handle, view) :]
+        return len(data)
 
 
 class _Side:
@@ -168,62 +198,54 @@ class _Side:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
         self._hash = hashlib.sha256()
-        self._last: Future[None] | None = None
+        self._waiting: deque[Future[None]] = deque()
 
     def update(self, data: bytes) -> None:
-        """Hash ``data`` after what came before; at most one piece waits."""
-        if self._last is not None:
-            self._last.result()
-        self._last = self._pool.submit(self._hash.update, data)
+        """Hash ``data`` after what came before; a few pieces may wait, so that neither side waits for the other."""
+        self._waiting.append(self._pool.submit(self._hash.update, data))
+        while len(self._waiting) > HASH_AHEAD:
+            self._waiting.popleft().result()
 
     def hexdigest(self) -> str:
         """The digest of everything given."""
-        if self._last is not None:
-            self._last.result()
+        while self._waiting:
+            self._waiting.popleft().result()
         return self._hash.hexdigest()
 
 
-def write_blob(chunks: Iterable[bytes], folder: Path, codec: Codec, *, files: int) -> LayerBlob:
-    """Write the tar stream ``chunks`` of ``files`` members as a blob into ``folder``, named by its sha256."""
+def write_blob(
+    chunks: Iterable[bytes], folder: Path, codec: Codec, *, files: int, workers: int | None = None
+) -> LayerBlob:
+    """Write the tar stream ``chunks`` of ``files`` members as a blob into ``folder``, named by its sha256.
+
+    ``workers`` threads compress (by default one for each core); the blob is the same for any number.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".partial"
-    stored = hashlib.sha256()
-    tar_bytes = size = 0
-    pack = compressor(codec)
+    tar_bytes = 0
     with ThreadPoolExecutor(1) as pool, open(partial, "wb", buffering=0) as file:
         inner = _Side(pool)
+        outer = _File(file.fileno())
+        pack = packer(codec, outer, workers=workers)
         for chunk in chunks:
             tar_bytes += len(chunk)
             inner.update(chunk)
-            out = pack.compress(chunk)
-            if out:
-                stored.update(out)
-                size += len(out)
-                _write_all(file.fileno(), out)
-        out = pack.flush()
-        stored.update(out)
-        size += len(out)
-        _write_all(file.fileno(), out)
+            pack.write(chunk)
+        pack.close()
         os.fsync(file.fileno())
         diff_id = inner.hexdigest()
-    final = folder / stored.hexdigest()
+    final = folder / outer.digest.hexdigest()
     os.chmod(partial, 0o444)
     os.rename(partial, final)
     sync_folder(folder)
     return LayerBlob(
-        digest=f"sha256:{stored.hexdigest()}",
+        digest=f"sha256:{final.name}",
         diff_id=f"sha256:{diff_id}",
-        size=size,
+        size=outer.size,
         tar_bytes=tar_bytes,
         files=files,
         codec=codec,
     )
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
 
 
 def read_tar(path: Path, codec: Codec) -> Iterator[bytes]:

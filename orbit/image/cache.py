@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,11 +27,11 @@ from orbit.core.files import sha256_file
 from orbit.core.records import Record, convert, dump_json, load_json
 from orbit.core.store import Entry, Store
 from orbit.errors import CheckFailed, InputError
-from orbit.image.blob import Codec, LayerBlob, write_blob
+from orbit.image.blob import WORKERS_MAX, Codec, LayerBlob, write_blob
 from orbit.image.oci import NamedLayer
 
-PARALLEL_LAYERS = 2
-"""Each has its own reader, hashes and compression workers; two keep a small machine busy and a large disk too."""
+LAYERS_MAX = 4
+"""Layers written at a time: each is read, put together and hashed by two threads, which four of keep a disk busy."""
 TOLD_EVERY_BYTES = 64 << 20
 RECHECK_S = 86_400
 """A blob is compared with its digest again when the last time was longer ago."""
@@ -107,10 +108,13 @@ def obtain_layers(requests: Sequence[Request], store: Store, progress: Progress)
     meter = _Meter(progress)
     streams = [(request, request.stream()) for request in missing]
     meter.total = sum(stream.size for _, stream in streams)
-    with ThreadPoolExecutor(PARALLEL_LAYERS) as pool:
+    at_once, workers = shares(len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(at_once) as pool:
         # the largest first, so that no large one is left alone at the end
         streams.sort(key=lambda item: -item[1].size)
-        jobs = {request.name: pool.submit(_write, request, stream, store, meter) for request, stream in streams}
+        jobs = {
+            request.name: pool.submit(_write, request, stream, store, meter, workers) for request, stream in streams
+        }
         try:
             for job in concurrent.futures.as_completed(jobs.values()):
                 job.result()
@@ -122,6 +126,12 @@ def obtain_layers(requests: Sequence[Request], store: Store, progress: Progress)
         (known, True) if (known := found.get(request.name)) else (jobs[request.name].result(), False)
         for request in requests
     ]
+
+
+def shares(cores: int) -> tuple[int, int]:
+    """(layers at a time, threads that compress each): memory goes with their product, about 20 MB for each thread."""
+    layers = min(cores, LAYERS_MAX)
+    return layers, min(-(-cores // layers), WORKERS_MAX)
 
 
 def find_layers(requests: Sequence[Request], store: Store, progress: Progress) -> dict[str, NamedLayer]:
@@ -149,7 +159,7 @@ def find_layers(requests: Sequence[Request], store: Store, progress: Progress) -
         if read < RECHECK_BYTES:
             doubtful.append(name)
             read += found[name][0].blob.size
-    with ThreadPoolExecutor(PARALLEL_LAYERS) as pool:
+    with ThreadPoolExecutor(shares(len(os.sched_getaffinity(0)))[0]) as pool:
         whole = pool.map(lambda name: _is_whole(*found[name]), doubtful)
         for name, good in zip(doubtful, whole, strict=True):
             if not good:
@@ -187,9 +197,10 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _write(request: Request, stream: Stream, store: Store, meter: _Meter) -> NamedLayer:
+def _write(request: Request, stream: Stream, store: Store, meter: _Meter, workers: int) -> NamedLayer:
     def work(place: Path) -> dict[str, Any]:
-        blob = write_blob(meter.watch(stream.chunks), place / "blob", request.codec, files=stream.files)
+        chunks = meter.watch(stream.chunks)
+        blob = write_blob(chunks, place / "blob", request.codec, files=stream.files, workers=workers)
         if stream.diff_id not in ("", blob.diff_id):
             raise CheckFailed(
                 f"layer {request.name}: what was read is {blob.diff_id}, not {stream.diff_id}",
