@@ -12,6 +12,7 @@ CAUSES: Mapping[str, str] = {
     "pyc-source": "the size or hash of the source in the header of a .pyc: the source is another one",
     "pyc-check": "how a .pyc is compared with its source: by time, by hash, or not at all",
     "pyc-refs": "marks of shared objects in a .pyc, which depend on what else was in memory",
+    "follows-source": "compiled from a source that differs",
     "interpreter": "compiled by another release of CPython",
     "gzip-header": "time or name in the header of a gzip file",
     "member-owner": "members belong to another user",
@@ -45,6 +46,7 @@ SHORT: Mapping[str, str] = {
     "pyc-source": "another source in the .pyc header",
     "pyc-check": "how the .pyc is checked",
     "pyc-refs": "reference marks in the .pyc",
+    "follows-source": "follows its source",
     "interpreter": "other CPython version",
     "gzip-header": "gzip header",
     "archive-form": "form of the archive",
@@ -58,6 +60,8 @@ SHORT: Mapping[str, str] = {
 def why(causes: Iterable[str]) -> str:
     """The probable cause in words: ``build id only``; ``machine code, data (also build id)``."""
     found = list(dict.fromkeys(causes))
+    if found == ["follows-source"]:
+        return SHORT["follows-source"]
     real = [SHORT[cause] for cause in found if cause in REAL]
     circumstances = [SHORT[cause] for cause in found if cause not in REAL]
     if not real:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,14 @@ from orbit.image.diff import archives
 from orbit.image.diff.archives import AR_MAGIC, GZIP_MAGIC, Item, NotAnArchive
 from orbit.image.diff.bytecode import compare_bytecode, is_pyc
 from orbit.image.diff.records import ContentDifference
-from orbit.kernels.wheels.compare import MAX_TEXT_BYTES, Comparison, MemberDifference, compare_files, compare_wheels
+from orbit.kernels.wheels.compare import (
+    MAX_TEXT_BYTES,
+    SHOWN,
+    Comparison,
+    MemberDifference,
+    compare_files,
+    compare_wheels,
+)
 
 HEAD_BYTES = 512
 ZIP_MAGIC = b"PK\x03\x04"
@@ -86,7 +94,22 @@ def _text(name: str, left: Path, right: Path, depth: int) -> ContentDifference:
     if max(_sizes(left, right)) > MAX_TEXT_BYTES or not (_is_text(left) and _is_text(right)):
         return _data(name, left, right, depth)
     found = _of_member(compare_files(name, (left, right)), "text")
+    if found.causes == ("record",):
+        return _rows_of_record(found, left, right)
     return _with_causes(found, tuple("text" if cause == "data" else cause for cause in found.causes))
+
+
+def _rows_of_record(found: ContentDifference, left: Path, right: Path) -> ContentDifference:
+    """Which rows differ: all of them follow from files, and tell which."""
+    one, two = (Counter(path.read_bytes().decode("utf-8", "replace").splitlines()) for path in (left, right))
+    rows = sorted((one - two).elements()), sorted((two - one).elements())
+    return msgspec.structs.replace(
+        found,
+        lines_left=tuple(rows[0][:SHOWN]),
+        lines_right=tuple(rows[1][:SHOWN]),
+        num_lines_left=len(rows[0]),
+        num_lines_right=len(rows[1]),
+    )
 
 
 def _is_text(path: Path) -> bool:

@@ -43,12 +43,16 @@ def _config(data: bytes) -> dict[str, Any]:
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted name, value as JSON) of everything that is not a mapping; ``null`` and what is empty are nothing."""
+    """(dotted name, value as JSON) of everything that is no mapping or list of them; what is empty is nothing."""
     if name in LAYERS or value in (None, "", [], {}):
         return
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _flat(item, f"{name}.{key}" if name else key)
+        return
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        for number, item in enumerate(value):
+            yield from _flat(item, f"{name}.{number}")
         return
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     yield printable(name), printable(text)

@@ -38,8 +38,10 @@ def pair_layers(left: Sequence[LayerRef], right: Sequence[LayerRef]) -> tuple[Pa
 
 
 def _equal(one: LayerRef, two: LayerRef) -> str:
-    """A tar stream is known by its diff id; its blobs may be compressed in two ways."""
-    return "recompressed" if one.digest and two.digest and one.digest != two.digest else "same"
+    """A tar stream is known by its diff id; its blobs may be compressed in two ways. Archives of docker (which state no
+    sizes) do not say how a layer is compressed elsewhere."""
+    stated = one.size >= 0 and two.size >= 0
+    return "recompressed" if stated and one.digest != two.digest else "same"
 
 
 def _reordered(

@@ -27,6 +27,7 @@ from orbit.image.diff.pair import Pair, pair_layers
 from orbit.image.diff.records import ContentDifference, Group, ImageDiff, ImageSide, LayerDifference
 from orbit.image.diff.trees import Differences, compare_trees, make_tree, stream_causes
 from orbit.image.inspect.look import layer_rows
+from orbit.image.layers import COMPILED
 
 OURS = "io.orbit."
 """Labels of images that Orbit made: in these no path is in two layers."""
@@ -168,9 +169,18 @@ def _look_into(work: _Comparison, found: Differences) -> tuple[dict[str, Content
         work.progress.advance("files looked into", len(contents), len(paths))
         compared = compare_content(wanted[pair][0], one, two)
         contents.update(dict.fromkeys(wanted[pair], compared))
+    _follow_sources(contents)
     missed = len(paths) - len(contents)
     reason = "their places in the two images are too far apart"
     return contents, [Skipped(what=f"contents of {plural(missed, 'file')}", reason=reason)] if missed else []
+
+
+def _follow_sources(contents: dict[str, ContentDifference]) -> None:
+    """A compiled file whose source differs as well is no difference of its own."""
+    for path, found in contents.items():
+        match = COMPILED.match(path)
+        if found.form == "pyc" and match is not None and f"{match[1] or ''}{match[2]}.py" in contents:
+            contents[path] = msgspec.structs.replace(found, causes=("follows-source",))
 
 
 def _stream_causes(work: _Comparison, found: Differences) -> Iterator[tuple[Pair, tuple[str, ...]]]:

@@ -166,7 +166,7 @@ def _content(found: ContentDifference, limit: int | None, style: Style, indent: 
     if found.num_lines_left or found.num_lines_right:
         yield f"{indent}{plural(found.num_lines_left, 'line')} gone, {found.num_lines_right:,} new"
     for mark, lines in (("-", found.lines_left), ("+", found.lines_right)):
-        yield from (f"{indent}{mark} {_cut(line)}" for line in lines[:limit])
+        yield from (f"{indent}{mark} {_cut(line)}" for line in [line for line in lines if line.strip()][:limit])
     if found.differing_bytes is not None:
         yield f"{indent}{plural(found.differing_bytes, 'byte')} differ, the first at {found.first:,}"
     if found.binary is not None:

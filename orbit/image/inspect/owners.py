@@ -61,8 +61,8 @@ class Owners:
         found = self._files.get(path)
         if found is not None:
             return found
-        if (match := COMPILED.match(path)) and (found := self._files.get(f"{match[1] or ''}{match[2]}.py")):
-            return found
+        if (match := COMPILED.match(path)) is not None:
+            return self.of(f"{match[1] or ''}{match[2]}.py")
         folder = path.rpartition("/")[0]
         if (found := self._folders.get(folder)) is not None:
             return found
