@@ -12,8 +12,9 @@ import pytest
 
 from orbit.audit.binary.elf import MalformedElf, open_elf
 from orbit.image.slim.elf import PT_GNU_RELRO, RawSegment, offset_of, read_tables, require_alone
-from orbit.image.slim.facts import FilePlan, SlimPolicy
+from orbit.image.slim.facts import FilePlan
 from orbit.image.slim.plan import apply_plan, plan_file
+from orbit.profile.model import SlimPolicy
 from tests.image.slim.world import PAGE, TARGETS, Library, Memory
 from tests.writers.fatbin import Entry, write_container
 
@@ -44,6 +45,9 @@ def test_one_segment_more_for_each_section_that_was_cut(tmp_path: Path) -> None:
         _plan, out = shrunk(tmp_path, library)
         old, new = Memory((tmp_path / "a.so").read_bytes()), Memory(out.read_bytes())
         assert len(new.segments) == len(old.segments) + more
+        ends = {item[3] + item[6] for item in new.loads}
+        assert {item[3] + item[6] for item in old.loads} <= ends
+        assert {item[3] for item in old.loads} <= {item[3] for item in new.loads}
         assert [item[0] for item in new.segments if item[0] != 1] == [item[0] for item in old.segments if item[0] != 1]
 
 
