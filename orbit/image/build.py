@@ -26,6 +26,7 @@ from orbit.image.content import Planned, list_environment, members_key, plan_lay
 from orbit.image.oci import NamedLayer, image_documents, write_layout
 from orbit.image.own import OwnFiles, layer_members, read_own
 from orbit.image.runtime import Identity, image_labels, run_config
+from orbit.image.slim.tree import slim_environment
 from orbit.image.tar import Member, tar_chunks, with_parents
 from orbit.profile.model import Profile
 
@@ -100,10 +101,14 @@ def build_image(
 ) -> ImageResult:
     """Build the image of ``profile`` into the OCI layout ``out``. Equal inputs give an equal digest anywhere.
 
+    With ``[image.slim]`` in the profile it holds the environment without device code that no target loads.
+
     Raises :class:`MissingError` without mmdebstrap, :class:`CommandFailed` when Debian's archive cannot be had,
     :class:`RefusedError` when the environment changes meanwhile, :class:`InputError` when it holds what an image must
     not.
     """
+    if (policy := profile.image.slim) is not None:
+        environment = slim_environment(profile, environment, store, policy=policy, progress=progress)
     made = _Inputs(
         profile=profile,
         root=root,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -49,6 +49,27 @@ class Layer(Record, frozen=True, kw_only=True):
     """Into so many layers ``NAME-0``, ``NAME-1``, ...; which one holds a distribution follows from its name alone."""
 
 
+class SlimPolicy(Record, frozen=True, kw_only=True):
+    """How device code that no target loads leaves an image. The defaults are the careful choice."""
+
+    ptx: Literal["keep", "newest", "drop"] = "keep"
+    """PTX in containers that have machine code for every target: all stays, the newest stays, none stays.
+
+    No declared target loads it (machine code wins); devices that nobody declared do.
+    """
+    others: Literal["leave", "one"] = "leave"
+    """Containers in which no entry serves any target: left whole, or cut down to their smallest entry.
+
+    Loading from one fails on every target before and after, and in the same way.
+    """
+    layout: Literal["holes", "shrink"] = "shrink"
+    """``shrink`` falls back to ``holes`` where it cannot be done safely, and the plan says why."""
+    unproved: bool = False
+    """Also touch files without an entry ``[[proved]]`` in ``kernels/slim.toml``."""
+    licensed: bool = False
+    """Also touch files with an entry ``[[forbidden]]``: for one's own use, on one's own reading of the licence."""
+
+
 class ImagePolicy(Record, frozen=True, kw_only=True):
     """How the environment becomes an image."""
 
@@ -62,6 +83,8 @@ class ImagePolicy(Record, frozen=True, kw_only=True):
     """Layers above base and interpreter, below orbit's own; files no layer names go to ``stack``."""
     env: dict[str, str] = {}
     """Environment of the image; ``{prefix}`` is replaced."""
+    slim: SlimPolicy | None = None
+    """``[image.slim]``: leave device code out that no target loads. Without the table everything stays."""
 
 
 class Profile(Record, frozen=True, kw_only=True):

@@ -27,10 +27,10 @@ from orbit.audit.files.objects import elf_candidates
 from orbit.audit.installed.dists import installed_dists
 from orbit.audit.installed.tree import find_layout, read_tree
 from orbit.core.records import convert
-from orbit.image.slim.facts import FilePlan, SlimPolicy
+from orbit.image.slim.facts import FilePlan
 from orbit.image.slim.plan import apply_plan, plan_file
 from orbit.image.slim.rules import rules
-from orbit.profile.model import load_profile
+from orbit.profile.model import SlimPolicy, load_profile
 
 LEVEL = 3
 COLUMNS = ("size", "device", "removed", "new_size", "disk", "packed", "new_packed")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from orbit.audit.binary.coverage import RELOCATABLE, container_archs, result_of
 from orbit.audit.binary.fatbin import Container, Image
-from orbit.image.slim.facts import Reason, SlimPolicy
+from orbit.image.slim.facts import Reason
+from orbit.profile.model import SlimPolicy
 
 KNOWN = re.compile(r"^(sm|compute)_(\d{2,3})([af]?)$")
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from orbit.core.records import Record
 from orbit.errors import RefusedError
+from orbit.profile.model import SlimPolicy
 
 SCHEMA = "orbit.image.slim.file/1"
 
@@ -25,27 +26,6 @@ type Reason = Literal["loads", "links", "ptx", "only-others", "unknown", "unused
 """
 type Layout = Literal["none", "holes", "shrink"]
 """How freed bytes leave a file: not at all; zeros in place (a sparse file, nothing to compress); out of the file."""
-
-
-class SlimPolicy(Record, frozen=True, kw_only=True):
-    """What may go and how. The defaults are the careful choice."""
-
-    ptx: Literal["keep", "newest", "drop"] = "keep"
-    """PTX in containers that have machine code for every target: all stays, the newest stays, none stays.
-
-    No declared target loads it (machine code wins); devices that nobody declared do.
-    """
-    others: Literal["leave", "one"] = "leave"
-    """Containers in which no entry serves any target: left whole, or cut down to their smallest entry.
-
-    Loading from one fails on every target before and after, and in the same way.
-    """
-    layout: Literal["holes", "shrink"] = "shrink"
-    """``shrink`` falls back to ``holes`` where it cannot be done safely, and the plan says why."""
-    unproved: bool = False
-    """Also touch files without an entry ``[[proved]]`` in ``kernels/slim.toml``."""
-    licensed: bool = False
-    """Also touch files with an entry ``[[forbidden]]``: for one's own use, on one's own reading of the licence."""
 
 
 class EntryPlan(Record, frozen=True, kw_only=True):

@@ -24,20 +24,13 @@ from orbit.core.files import CHUNK_BYTES, open_regular
 from orbit.image.slim.edition import Edition, in_place
 from orbit.image.slim.elf import Tables, read_tables, require_alone
 from orbit.image.slim.entries import decide
-from orbit.image.slim.facts import (
-    ContainerPlan,
-    EntryPlan,
-    FilePlan,
-    SlimmedFile,
-    SlimPolicy,
-    SlimRefused,
-)
+from orbit.image.slim.facts import ContainerPlan, EntryPlan, FilePlan, SlimmedFile, SlimRefused
 from orbit.image.slim.fatbin import Extents, measure
 from orbit.image.slim.references import Unmovable, pointers
 from orbit.image.slim.rules import SlimRules, hands_off, rules
 from orbit.image.slim.shrink import shrink
 from orbit.image.slim.write import LEAVE, write_edition
-from orbit.profile.model import GpuTarget
+from orbit.profile.model import GpuTarget, SlimPolicy
 
 NO_CODE = "no device code"
 NOTHING = "every entry can be loaded by a target, or stays by policy"

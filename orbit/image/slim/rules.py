@@ -15,7 +15,7 @@ from orbit.audit.known.knowledge import matcher, plain_name
 from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
 from orbit.errors import InputError
-from orbit.image.slim.facts import SlimPolicy
+from orbit.profile.model import SlimPolicy
 
 MIN_WORDS = 4
 

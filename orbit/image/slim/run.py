@@ -9,7 +9,8 @@ import msgspec
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree
 from orbit.core.store import Entry, Store
-from orbit.env.create import SITE
+from orbit.env.record import read_environment
+from orbit.env.takeover import SITE
 from orbit.image.build import Wheelhouse, build_image
 from orbit.image.slim.report import SlimReport, compare_layers, disk_bytes, of_plans, read_evidence
 from orbit.image.slim.tree import SlimRecord, capabilities, plan_tree, slim_environment
@@ -22,7 +23,7 @@ def slim_plan(profile: Profile, environment: Entry, *, progress: Progress) -> Sl
     prefix = environment.path / "prefix"
     files = of_plans(plan_tree(prefix, profile, policy, progress=progress))
     slim = SlimRecord(
-        environment=environment.record.outputs["identity"],
+        environment=read_environment(prefix).identity,
         targets=tuple(capabilities(profile.targets)),
         policy=policy,
         files=files,

@@ -27,9 +27,9 @@ from orbit.env.contents import hash_files, read_contents, write_contents
 from orbit.env.record import RECORD_PATH, read_environment
 from orbit.env.takeover import SITE
 from orbit.errors import RefusedError
-from orbit.image.slim.facts import ArchBytes, FilePlan, Layout, SlimmedFile, SlimPolicy
+from orbit.image.slim.facts import ArchBytes, FilePlan, Layout, SlimmedFile
 from orbit.image.slim.plan import NO_CODE, apply_plan, plan_file
-from orbit.profile.model import GpuTarget, Profile
+from orbit.profile.model import GpuTarget, Profile, SlimPolicy
 
 FORMAT = 1
 """Raised when equal environments come out in another form."""
@@ -114,7 +114,7 @@ def slim_inputs(profile: Profile, environment: Entry, policy: SlimPolicy) -> dic
     """Everything a slimmed environment is made of; its content key is the identity of the result."""
     return {
         "format": FORMAT,
-        "environment": environment.record.outputs["identity"],
+        "environment": read_environment(environment.path / "prefix").identity,
         "targets": capabilities(profile.targets),
         "policy": msgspec.to_builtins(policy),
         "rules": sha256_file(data_file("kernels", "slim.toml")),
@@ -183,6 +183,7 @@ class _Work:
         files = tuple(_outcome(plan, owner, slimmed.get(plan.path)) for plan, owner in plans)
         dists = [dist for dist in installed.read_installed(source / SITE) if any(r.path in slimmed for r in dist.lines)]
         prefix = folder / "prefix"
+        prefix.mkdir()
         shared = self._link(prefix, {*slimmed, *(f"{dist.info.name}/RECORD" for dist in dists)})
         shared |= self._place(prefix, slimmed)
         moved = [dataclasses.replace(dist, info=prefix / SITE / dist.info.name) for dist in dists]
@@ -222,8 +223,10 @@ class _Work:
         manifest = dict(line.split("\t", 1) for line in tree.read_lines(source / tree.MANIFEST))
         gone = {RECORD_PATH, *(f"{SITE}/{path}" for path in left)}
         folders = [path for path, rest in manifest.items() if takeover.is_folder(rest)]
-        files = manifest.keys() - gone - set(folders)
-        return takeover.link(source / "prefix", manifest, prefix, files, folders)
+        try:
+            return takeover.link(source / "prefix", manifest, prefix, manifest.keys() - gone - set(folders), folders)
+        except takeover.Unusable as problem:
+            raise RefusedError(f"{source}: {problem}", fix=CHANGED) from None
 
     def _place(self, prefix: Path, slimmed: Mapping[str, Entry]) -> dict[str, str]:
         """The slimmed files, linked from their entries; with what their line in the manifest will be."""

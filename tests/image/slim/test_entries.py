@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orbit.audit.binary.coverage import result_of
 from orbit.audit.binary.fatbin import Container, Image
 from orbit.image.slim.entries import decide
-from orbit.image.slim.facts import SlimPolicy
+from orbit.profile.model import SlimPolicy
 
 CAPABILITIES = ("9.0", "10.0")
 KINDS = {"sm": "elf", "compute": "ptx", "lto": "ir"}

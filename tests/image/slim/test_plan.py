@@ -18,10 +18,11 @@ from orbit.audit.binary.elf import open_elf
 from orbit.audit.binary.fatbin import read_containers
 from orbit.core.records import canonical
 from orbit.errors import InputError
-from orbit.image.slim.facts import FilePlan, SlimPolicy, SlimRefused
+from orbit.image.slim.facts import FilePlan, SlimRefused
 from orbit.image.slim.fatbin import measure
 from orbit.image.slim.plan import NO_CODE, NOTHING, apply_plan, check_written, plan_file, require_same_results
 from orbit.image.slim.rules import Forbidden, Proved, SlimRules
+from orbit.profile.model import SlimPolicy
 from tests.image.slim.world import TARGETS, Library, Memory
 from tests.writers.fatbin import Entry, write_container
 

@@ -15,8 +15,9 @@ from orbit.audit.binary.coverage import results_of
 from orbit.audit.binary.elf import open_elf
 from orbit.audit.binary.fatbin import EMBEDDED, SECTIONS, read_containers
 from orbit.image.slim.elf import Tables, offset_of, read_tables
-from orbit.image.slim.facts import FilePlan, SlimPolicy
+from orbit.image.slim.facts import FilePlan
 from orbit.image.slim.plan import NOTHING, apply_plan, plan_file
+from orbit.profile.model import SlimPolicy
 from tests.audit.real import site_packages
 from tests.image.slim.world import TARGETS
 

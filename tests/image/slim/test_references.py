@@ -9,7 +9,7 @@ import pytest
 
 from orbit.audit.binary.elf import open_elf
 from orbit.image.slim.elf import read_tables
-from orbit.image.slim.facts import FilePlan, SlimPolicy
+from orbit.image.slim.facts import FilePlan
 from orbit.image.slim.plan import apply_plan, plan_file
 from orbit.image.slim.references import (
     STEP_BYTES,
@@ -18,6 +18,7 @@ from orbit.image.slim.references import (
     require_no_code,
     symbols_in,
 )
+from orbit.profile.model import SlimPolicy
 from tests.image.slim.world import TARGETS, Library, Memory
 from tests.writers.fatbin import Entry, write_container
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orbit.errors import InputError
-from orbit.image.slim.facts import SlimPolicy
 from orbit.image.slim.rules import hands_off, load_rules, rules
+from orbit.profile.model import SlimPolicy
 
 
 @pytest.mark.parametrize(
