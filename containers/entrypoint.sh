@@ -48,9 +48,11 @@ orbit_who() { # orbit_uid
     [ -n "$orbit_uid" ] || orbit_uid=$(id -u)
 }
 
-orbit_mount_of() { # orbit_point, orbit_fs, orbit_options: the mount that holds the folder $1, or the part of it that exists
-    orbit_point='' orbit_fs='' orbit_options=''
+orbit_mount_of() { # orbit_fs, orbit_options: of the mount that holds the folder $1 (or will); orbit_shm: options of /dev/shm
+    orbit_point='' orbit_fs='' orbit_options='' orbit_shm=''
     while read -r _ orbit_at orbit_type orbit_how _; do
+        # shellcheck disable=SC2034 # read by report.sh
+        if [ "$orbit_at" = /dev/shm ]; then orbit_shm=$orbit_how; fi
         case $1/ in
             "${orbit_at%/}"/*)
                 if [ ${#orbit_at} -ge ${#orbit_point} ]; then orbit_point=$orbit_at orbit_fs=$orbit_type orbit_options=$orbit_how; fi

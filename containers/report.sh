@@ -14,35 +14,38 @@ orbit_report() { # after the contract; orbit_drop_foreign comes before it
     orbit_spare_proxy
 }
 
-orbit_read_limit() { # orbit_soft and orbit_hard of the limit called $1 in /proc/self/limits (three words)
-    orbit_soft=unlimited orbit_hard=unlimited
-    while read -r orbit_a orbit_b orbit_c orbit_x orbit_y _; do
-        if [ "$orbit_a $orbit_b $orbit_c" = "$1" ]; then orbit_soft=$orbit_x orbit_hard=$orbit_y && return 0; fi
+orbit_limits() { # orbit_files_soft, orbit_files_hard; the same of stack and locked
+    orbit_files_soft=unlimited orbit_files_hard=unlimited orbit_stack_soft=unlimited
+    orbit_locked_soft=unlimited orbit_locked_hard=unlimited
+    while read -r _ orbit_a orbit_b orbit_x orbit_y _; do # "Max open files  SOFT  HARD  files"
+        case "$orbit_a $orbit_b" in
+            'open files') orbit_files_soft=$orbit_x orbit_files_hard=$orbit_y ;;
+            'stack size') orbit_stack_soft=$orbit_x ;;
+            'locked memory') orbit_locked_soft=$orbit_x orbit_locked_hard=$orbit_y && break ;; # the last of them
+        esac
     done </proc/self/limits
 }
 orbit_less() { [ "$1" != unlimited ] && [ "$1" -lt "$2" ]; }
 # shellcheck disable=SC3045 # -S and these letters are in dash, bash and busybox
 orbit_raise_limits() {
-    orbit_read_limit 'Max open files'
-    if orbit_less "$orbit_soft" $orbit_files; then
+    orbit_limits
+    if orbit_less "$orbit_files_soft" $orbit_files; then
         orbit_want=$orbit_files
-        if orbit_less "$orbit_hard" $orbit_files; then
-            orbit_want=$orbit_hard
-            orbit_warn "at most $orbit_hard open files: Ray needs $orbit_files (docker: --ulimit nofile=65536:1048576)"
+        if orbit_less "$orbit_files_hard" $orbit_files; then
+            orbit_want=$orbit_files_hard
+            orbit_warn "at most $orbit_files_hard open files: Ray needs $orbit_files (docker: --ulimit nofile=65536:1048576)"
         fi
-        ulimit -S -n "$orbit_want" 2>/dev/null && orbit_note "open files: $orbit_soft -> $orbit_want"
+        ulimit -S -n "$orbit_want" 2>/dev/null && orbit_note "open files: $orbit_files_soft -> $orbit_want"
     fi
-    orbit_read_limit 'Max stack size'
-    if orbit_less "$orbit_soft" 8388608; then
-        if ! ulimit -S -s 8192 2>/dev/null; then
-            orbit_warn "stack of $orbit_soft bytes: compilers and deep recursions need 8 MB (docker: --ulimit stack=8388608)"
-        fi
+    if orbit_less "$orbit_stack_soft" 8388608 && ! ulimit -S -s 8192 2>/dev/null; then
+        orbit_warn "stack of $orbit_stack_soft bytes: compilers and deep recursions need 8 MB (docker: --ulimit stack=8388608)"
     fi
     if [ -e /dev/infiniband/uverbs0 ]; then
-        orbit_read_limit 'Max locked memory'
-        [ "$orbit_soft" = "$orbit_hard" ] || ulimit -S -l "$([ "$orbit_hard" = unlimited ] && echo unlimited || echo $((orbit_hard / 1024)))"
-        if orbit_less "$orbit_hard" 1073741824; then
-            orbit_warn "at most $orbit_hard bytes of locked memory: RDMA registers far more (docker: --ulimit memlock=-1; Kubernetes: set it in the container runtime; Slurm: PropagateResourceLimits)"
+        orbit_want=$orbit_locked_hard
+        [ "$orbit_want" = unlimited ] || orbit_want=$((orbit_want / 1024)) # ulimit counts KiB
+        [ "$orbit_locked_soft" = "$orbit_locked_hard" ] || ulimit -S -l "$orbit_want" 2>/dev/null
+        if orbit_less "$orbit_locked_hard" 1073741824; then
+            orbit_warn "at most $orbit_locked_hard bytes of locked memory: RDMA registers far more (docker: --ulimit memlock=-1; Kubernetes: set it in the container runtime; Slurm: PropagateResourceLimits)"
         fi
     elif [ "$orbit_gpu" != no-gpu ] && [ -d /sys/class/infiniband ]; then
         for orbit_dir in /sys/class/infiniband/*; do
@@ -54,11 +57,9 @@ orbit_raise_limits() {
 }
 
 orbit_check_shm() {
-    orbit_mount_of /dev/shm
-    [ "$orbit_point" = /dev/shm ] || return 0
-    case ,$orbit_options, in
+    case ,$orbit_shm, in
         *,size=*k,*)
-            orbit_kb=${orbit_options##*size=}
+            orbit_kb=${orbit_shm##*size=}
             orbit_kb=${orbit_kb%%k*}
             if [ "$orbit_kb" -lt $orbit_shm_kb ]; then
                 orbit_warn "/dev/shm holds $((orbit_kb / 1024)) MB: NCCL, Ray and data loaders need more (docker, podman: --shm-size=16g or --ipc=host; Kubernetes: an emptyDir with medium Memory on /dev/shm)"

@@ -106,7 +106,11 @@ def walk(folder: str) -> Iterator[Entry]:
         return
     for item in entries:
         is_folder = item.is_dir(follow_symlinks=False)
-        yield Entry(item.path, is_folder, item.is_symlink(), item.stat(follow_symlinks=False).st_mode)
+        try:
+            mode = item.stat(follow_symlinks=False).st_mode
+        except FileNotFoundError:  # in place others work in the same folders
+            continue
+        yield Entry(item.path, is_folder, item.is_symlink(), mode)
         if is_folder:
             yield from walk(item.path)
 
