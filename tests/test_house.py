@@ -70,6 +70,9 @@ ARROWS: dict[str, set[str]] = {
         # sources that lie ready for a machine without network, and the comparison of two files to the cause
         "kernels.sources",
         "kernels.wheels",
+        "kernels.wheels.binaries",
+        "kernels.wheels.causes",
+        "kernels.wheels.compare",
         # what is in an image is read by the readers of the audit
         "audit",
         "smoke",
