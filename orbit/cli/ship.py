@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of
+from orbit.cli.image.smoke import ENGINES
 
 HELP = "lock check, kernels, environment, audit, image, smoke, evidence"
 
@@ -20,9 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--kernels", choices=("core", "all"), default="core", help="all: also the recipes meant for big machines"
     )
     add_limit_options(parser)
-    parser.add_argument(
-        "--engine", choices=("auto", "docker", "bubblewrap"), default="auto", help="where smoke checks run"
-    )
+    parser.add_argument("--engine", choices=ENGINES, default="auto", help="where smoke checks run")
     parser.add_argument("--no-smoke", action="store_true", help="leave the smoke checks out (recorded as skipped)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be built, and change nothing")
 
