@@ -14,7 +14,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,17 +51,21 @@ class _Meter:
     stopped: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Pass ``chunks`` on, counting."""
-        for chunk in chunks:
-            if self.stopped.is_set():
-                raise _Stopped
-            with self.lock:
-                self.done += len(chunk)
-                if self.done - self.told >= TOLD_EVERY_BYTES:
-                    self.told = self.done
-                    self.progress.advance("MB into layers", self.done // 1_000_000, self.total // 1_000_000)
-            yield chunk
+    def watch(self, chunks: Iterable[bytes]) -> Generator[bytes]:
+        """Pass ``chunks`` on, counting; what they are read from is closed at the end, whatever it is."""
+        try:
+            for chunk in chunks:
+                if self.stopped.is_set():
+                    raise _Stopped
+                with self.lock:
+                    self.done += len(chunk)
+                    if self.done - self.told >= TOLD_EVERY_BYTES:
+                        self.told = self.done
+                        self.progress.advance("MB into layers", self.done // 1_000_000, self.total // 1_000_000)
+                yield chunk
+        finally:
+            if isinstance(chunks, Generator):
+                chunks.close()
 
 
 class _Stopped(Exception):
@@ -199,8 +203,8 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 def _write(request: Request, stream: Stream, store: Store, meter: _Meter, workers: int) -> NamedLayer:
     def work(place: Path) -> dict[str, Any]:
-        chunks = meter.watch(stream.chunks)
-        blob = write_blob(chunks, place / "blob", request.codec, files=stream.files, workers=workers)
+        with contextlib.closing(meter.watch(stream.chunks)) as chunks:
+            blob = write_blob(chunks, place / "blob", request.codec, files=stream.files, workers=workers)
         if stream.diff_id not in ("", blob.diff_id):
             raise CheckFailed(
                 f"layer {request.name}: what was read is {blob.diff_id}, not {stream.diff_id}",

@@ -219,8 +219,8 @@ def write_layout(out: Path, layers: Sequence[NamedLayer], manifest: bytes, confi
             remove_tree(leftover)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     blobs = partial / "blobs" / "sha256"
-    blobs.mkdir(parents=True)
     try:
+        blobs.mkdir(parents=True)
         for layer in layers:
             link_or_copy(layer.path, blobs / layer.blob.digest.removeprefix("sha256:"))
         described = _descriptor(MANIFEST_TYPE, manifest, {REF_KEY: ref})
