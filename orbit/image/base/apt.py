@@ -237,7 +237,7 @@ def _network_settings() -> str:
 
 
 def _explain(error: CommandFailed) -> OrbitError:
-    lines = [line for line in error.tail.splitlines() if line.startswith(("E:", "W:", "  "))][-12:]
+    lines = [line for line in error.tail.splitlines() if line.startswith(("E:", "W:"))]
     said = "\n".join(f"  | {line}" for line in lines)
     if any(sign in error.tail for sign in UNSIGNED):
         return InputError(
