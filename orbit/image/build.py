@@ -103,7 +103,7 @@ def build_image(
 
     With ``[image.slim]`` in the profile it holds the environment without device code that no target loads.
 
-    Raises :class:`MissingError` without mmdebstrap, :class:`CommandFailed` when Debian's archive cannot be had,
+    Raises :class:`MissingError` without mmdebstrap or packages of the base, :class:`InputError` for a stale base.lock,
     :class:`RefusedError` when the environment changes meanwhile, :class:`InputError` when it holds what an image must
     not.
     """
