@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -20,6 +21,8 @@ from orbit.core.guard import GUARD
 from orbit.core.proc import Stop
 
 PERIOD_S = 0.25
+ROUNDS, ROUND_S = 100, 0.02
+"""Looks for processes that were left, and the time between them."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 HARD_FACTOR = 2
@@ -125,15 +128,22 @@ ORPHANS = Orphans()
 
 def _end_rest(before: frozenset[int]) -> int:
     ended: set[int] = set()
-    for _ in range(20):
+    for _ in range(ROUNDS):
         left = descendants(os.getpid()) - before
-        if not left:
-            break
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         ended |= left
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
+        if not left and not _unburied(ended):
+            break
+        time.sleep(ROUND_S)
     return len(ended)
+
+
+def _unburied(pids: set[int]) -> bool:
+    """Bury those of ``pids`` that have ended; whether one is still to come."""
+    waiting = False
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            waiting |= os.waitpid(pid, os.WNOHANG)[0] == 0
+    return waiting
