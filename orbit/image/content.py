@@ -6,9 +6,10 @@ written for.
 
 Where the sha256 of a file comes from, so that ten gigabytes need not be read to find out that nothing is to be done:
 
-- RECORD states it. ``orbit env create`` compared every installed file with its RECORD. It is compared again, byte by
-  byte, when the file is written into a layer: a layer under a wrong key cannot come into being.
-- What RECORD states no hash for (compiled files, RECORD itself, the interpreter) is read and hashed.
+- RECORD states it, and ``contents.tsv`` beside the environment what RECORD does not (compiled files, RECORD itself, the
+  interpreter). ``orbit env create`` compared the first and computed the second. What is stated is compared again while
+  the file is written into a layer, every byte of it: a layer under a wrong key cannot come into being.
+- What nobody states, or two state differently, is read and hashed.
 
 The result is remembered by the state of the whole tree: device, inode, mode, size, modification and change time of
 every path. A program cannot set the change time, so one touched file makes the memory worthless and all is done anew.
@@ -18,19 +19,20 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from orbit.audit.facts import Distribution, RecordRow, Tree
+from orbit.audit.facts import RecordRow, Tree
 from orbit.audit.installed.fact_cache import SETTLE_NS
 from orbit.audit.installed.hashing import Hashing
 from orbit.audit.installed.tree import read_tree
 from orbit.core.console import Progress
 from orbit.core.records import Record, convert
 from orbit.core.store import Store
+from orbit.env.contents import CONTENTS, read_contents
 from orbit.errors import InputError, RefusedError
 from orbit.image.layers import Owners, member, read_owners, split
 from orbit.image.tar import Member
@@ -104,37 +106,52 @@ def plan_layers(listing: Listing, policy: ImagePolicy, *, progress: Progress) ->
     """
     owners = read_owners(listing.prefix, policy.layers)
     parts = split(listing.tree, owners, policy.layers)
-    read = _read_digests(listing, owners, progress=progress)
+    stated = _stated(listing, owners)
+    read = _read(listing, [path for path, fact in listing.tree.entries.items() if fact.is_file and path not in stated])
+    progress.step(f"layers: {len(stated)} digests stated, {len(read)} files hashed")
     entries = listing.tree.entries
     plan: dict[str, list[Member]] = {}
     for name, paths in parts.items():
         plan[name] = []
         for path in paths:
             fact = entries[path]
-            known = read.get(path)
-            sha256 = known or (owners.stated[path].sha256 if fact.is_file else "")
-            proved = known is not None and listing.settled(fact.stamp[3])
+            sha256 = (read.get(path) or stated[path]) if fact.is_file else ""
+            proved = path in read and listing.settled(fact.stamp[3])
             plan[name].append(member(path, fact, listing.tree, policy.prefix, sha256=sha256, proved=proved))
     return plan
 
 
-def _read_digests(listing: Listing, owners: Owners, *, progress: Progress) -> Mapping[str, str]:
-    """sha256 of the files no RECORD states, read now by other processes."""
-    rows = []
+def _stated(listing: Listing, owners: Owners) -> Mapping[str, str]:
+    """sha256 of the files that a RECORD or ``contents.tsv`` states it for, and about which they agree."""
+    entry = listing.prefix.parent
+    contents = read_contents(entry) if (entry / CONTENTS).is_file() else {}
+    found: dict[str, str] = {}
     for path, fact in listing.tree.entries.items():
-        if not fact.is_file:
-            continue
         said = owners.stated.get(path)
-        if said is None:
-            rows.append(RecordRow(path, "sha256", "", fact.size))
-        elif said.size != fact.size:
+        if not fact.is_file or path in owners.disputed:
+            continue
+        if said is not None and said.size != fact.size:
             raise RefusedError(
                 f"{listing.prefix}/{path}: {fact.size} bytes, and {said.size} in its RECORD",
                 fix="create the environment again",
             )
-    progress.step(f"layers: hashing {len(rows)} files that no RECORD states")
-    unlisted = Distribution("", "", "", tuple(rows), (), (), "")
-    found = Hashing(listing.prefix, [unlisted]).result()
+        answers = {answer for answer in (said and said.sha256, contents.get(path)) if answer}
+        if len(answers) == 1:
+            found[path] = answers.pop()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files in the form of lines of a RECORD."""
+
+    rows: tuple[RecordRow, ...]
+
+
+def _read(listing: Listing, paths: Sequence[str]) -> Mapping[str, str]:
+    """sha256 of these files, read now by other processes."""
+    rows = tuple(RecordRow(path, "sha256", "", listing.tree.entries[path].size) for path in paths)
+    found = Hashing(listing.prefix, [_Files(rows)]).result()
     for path, digest in found.items():
         if digest.startswith("!"):
             raise RefusedError(

@@ -12,7 +12,7 @@ import fnmatch
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -48,7 +48,9 @@ class Owners:
 
     layer: Mapping[str, str]
     stated: Mapping[str, Stated]
-    """Only files with sha256 and size, about which no two RECORDs disagree."""
+    """Only files with sha256 and size."""
+    disputed: Set[str]
+    """Files about which two RECORDs disagree: neither is believed."""
 
 
 def layer_names(layers: Sequence[Layer]) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ def read_owners(prefix: Path, layers: Sequence[Layer]) -> Owners:
                 said = Stated(match[1], int(line.size))
                 if stated.setdefault(path, said) != said:
                     disputed.add(path)
-    return Owners(owners, {path: said for path, said in stated.items() if path not in disputed})
+    return Owners(owners, stated, disputed)
 
 
 def split(tree: Tree, owners: Owners, layers: Sequence[Layer]) -> dict[str, list[str]]:

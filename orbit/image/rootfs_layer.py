@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from orbit.core.files import CHUNK_BYTES
 from orbit.core.records import Record
@@ -23,6 +23,8 @@ from orbit.image.oci import ImageLayer
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
+HOLE_BYTES = 64 << 10
+ZEROS = bytes(HOLE_BYTES)
 FIX = "an image made by orbit has no such member: make it again, and do not run this one"
 
 
@@ -83,6 +85,29 @@ def unpack_layer(blob: Path, layer: ImageLayer, dest: Path, *, as_root: bool) ->
     while reader.read(CHUNK_BYTES):
         pass  # what follows the end marker belongs to the digest, which is compared at the very end
     return unpacker.finish()
+
+
+def _copy_with_holes(source: IO[bytes], file: io.FileIO) -> int:
+    """Copy all of ``source``; zeros of a whole block become holes, which the disk does not hold. Returns the bytes."""
+    size = 0
+    while piece := source.read(CHUNK_BYTES):
+        start = 0  # of what has to be written
+        view = memoryview(piece)
+        for at in range(0, len(piece), HOLE_BYTES):
+            block = view[at : at + HOLE_BYTES]
+            if block == ZEROS[: len(block)]:
+                _write(file, view[start:at])
+                file.seek(len(block), os.SEEK_CUR)
+                start = at + len(block)
+        _write(file, view[start:])
+        size += len(piece)
+    file.truncate(size)
+    return size
+
+
+def _write(file: io.FileIO, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 class Unpacker:
@@ -183,10 +208,10 @@ class Unpacker:
     def _file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
         source = archive.extractfile(member)
         assert source is not None
-        with open(self.dest / name, "xb") as file:
-            shutil.copyfileobj(source, file, CHUNK_BYTES)
-            if file.tell() != member.size:
-                self._refuse(member, f"has {file.tell()} of {member.size} bytes")
+        with open(self.dest / name, "xb", buffering=0) as file:
+            size = _copy_with_holes(source, file)
+            if size != member.size:
+                self._refuse(member, f"has {size} of {member.size} bytes")
         self.files.add(name)
         self._dress(name, member, 0o444)
 

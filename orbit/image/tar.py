@@ -166,7 +166,7 @@ def _whole(handle: int, member: Member, path: Path) -> Iterator[bytes]:
         raise _changed(path, "written to or replaced since it was listed")
     if digest is not None and base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() != member.sha256:
         raise RefusedError(
-            f"{path}: its content is not what RECORD says, or it changed while it was read into the image",
+            f"{path}: its content is not what RECORD or contents.tsv states, or it changed while it was read",
             fix="stop whatever writes to that tree; if it was edited, create the environment again",
         )
 

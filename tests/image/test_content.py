@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
+from orbit.env.contents import write_contents
 from orbit.errors import InputError, RefusedError
 from orbit.image import content
 from orbit.image.content import (
@@ -190,6 +192,35 @@ def test_two_records_that_disagree_about_a_file_are_not_believed(tmp_path: Path)
     assert members[f"opt/orbit/{TORCH}"].sha256 == sha256(bytes(200_000))
 
 
+def test_contents_beside_the_environment_save_the_hashing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = recorded(environment_files())
+    write_tree(tmp_path / "prefix", files)
+    right = keys(tmp_path / "prefix")
+    write_contents(tmp_path, {path: sha256(data) for path, data in files.items()})
+    hashed: list[str] = []
+    real = content._read
+
+    def watched(listing: Listing, paths: Sequence[str]) -> Mapping[str, str]:
+        hashed.extend(paths)
+        return real(listing, paths)
+
+    monkeypatch.setattr(content, "_read", watched)
+    assert keys(tmp_path / "prefix") == right
+    assert hashed == []
+    # where RECORD and contents.tsv disagree, the file itself is asked
+    write_contents(tmp_path, {path: sha256(b"lie") if path == TORCH else sha256(data) for path, data in files.items()})
+    assert keys(tmp_path / "prefix") == right
+    assert hashed == [TORCH]
+
+
+def test_a_lie_in_contents_never_becomes_a_layer(store: Store, build_small: BuildSmall) -> None:
+    files = recorded(environment_files())
+    environment = make_environment(store, files)
+    write_contents(environment.path, {COMPILED: sha256(b"lie")})
+    with pytest.raises(RefusedError, match=r"__init__.cpython-312.pyc: its content is not what"):
+        build_small(store, environment=environment)
+
+
 def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
     write_tree(tmp_path, environment_files())
     with open(os.fsencode(tmp_path) + b"/bad\xff", "wb"):
@@ -213,7 +244,7 @@ def test_an_edited_file_never_gets_under_the_key_that_record_states(store: Store
     """Same size, same time, RECORD untouched: the key is that of the right content, so the wrong must not be kept."""
     environment = make_environment(store, recorded(environment_files()))
     same_size_and_time(environment.path / "prefix" / TORCH, bytes(199_999) + b"!")
-    with pytest.raises(RefusedError, match=r"libtorch.so: its content is not what RECORD says"):
+    with pytest.raises(RefusedError, match=r"libtorch.so: its content is not what RECORD"):
         build_small(store, environment=environment)
     # a second store that never saw the edit makes the right layer, and the first one does, too, once it is put right
     same_size_and_time(environment.path / "prefix" / TORCH, bytes(200_000))

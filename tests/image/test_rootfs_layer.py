@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 import tarfile
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pytest
 
 from orbit.errors import CheckFailed, InputError
 from orbit.image.oci import read_layout
-from orbit.image.rootfs_layer import LayerTree, unpack_layer
+from orbit.image.rootfs_layer import HOLE_BYTES, LayerTree, unpack_layer
 from tests.writers.tiny_image import Members, file, folder, other, symlink, write_image
 
 
@@ -63,3 +64,24 @@ def test_as_root_modes_are_exact(tmp_path: Path) -> None:
     unpack(tmp_path, [folder("secret", 0o700), file("key", b"x", 0o600)])
     assert stat.S_IMODE((tmp_path / "tree" / "secret").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "tree" / "key").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(0, 200_000)],
+        [(1, 10), (0, 300_000), (1, 70_000), (0, HOLE_BYTES), (1, 1)],
+        [(0, HOLE_BYTES - 1), (1, 1), (0, 3 << 20)],
+        [(1, HOLE_BYTES), (0, HOLE_BYTES), (1, HOLE_BYTES)],
+        [(0, 1)],
+        [],
+    ],
+)
+def test_zeros_become_holes_and_nothing_else_changes(tmp_path: Path, parts: list[tuple[int, int]]) -> None:
+    data = b"".join(random.Random(size).randbytes(size) if kind else bytes(size) for kind, size in parts)
+    unpack(tmp_path, [file("f", data), file("g", b"after")])
+    path = tmp_path / "tree" / "f"
+    assert path.read_bytes() == data
+    assert (tmp_path / "tree" / "g").read_bytes() == b"after"
+    zeros = sum(max(0, size - HOLE_BYTES) for kind, size in parts if not kind)
+    assert path.stat().st_blocks * 512 <= len(data) - zeros + HOLE_BYTES

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import errno
+import hashlib
 import io
+import os
 import tarfile
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +18,7 @@ from hypothesis import strategies as st
 
 from orbit.errors import RefusedError
 from orbit.image.tar import (
+    CHUNK_BYTES,
     EPOCH_S,
     RECORD,
     Member,
@@ -124,3 +131,66 @@ def test_large_files_pass_in_pieces_and_whole(tmp_path: Path) -> None:
         assert handle is not None
         assert handle.read() == blob
         assert archive.getnames() == ["a", "b", "c"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=8), st.integers(0, 5000))
+def test_holes_read_as_zeros_and_are_not_read(parts: list[tuple[bool, int]], rest: int) -> None:
+    """Files of holes and data in pieces of 512 KiB, with an odd end."""
+    unit = CHUNK_BYTES // 2
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "file"
+        with path.open("wb") as file:
+            for filled, units in parts:
+                if filled:
+                    file.write(bytes([units]) * units * unit)
+                else:
+                    file.seek(units * unit, os.SEEK_CUR)
+            file.truncate(file.tell() + rest)
+        whole = path.read_bytes()
+        size = len(whole)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(whole).digest()).rstrip(b"=").decode()
+        member = Member("file", "file", 0o644, size=size, source=path, sha256=digest)
+        read: list[int] = []
+        real = os.read
+
+        def counting(handle: int, count: int) -> bytes:
+            read.append(count)
+            return real(handle, count)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "read", counting)
+            data = stream((member,))
+    assert data[512 : 512 + size] == whole
+    assert not any(data[512 + size :])
+    if size > CHUNK_BYTES:
+        assert sum(read) <= sum(units * unit for filled, units in parts if filled) + (64 << 10)
+
+
+def test_a_file_is_what_its_stamp_and_its_digest_say(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    state = path.stat()
+    stamp = (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"0123456789").digest()).rstrip(b"=").decode()
+    right = Member("file", "file", 0o644, size=10, source=path, stamp=stamp, sha256=digest)
+    assert stream((right,))[512:522] == b"0123456789"
+    other = base64.urlsafe_b64encode(hashlib.sha256(b"x").digest()).rstrip(b"=").decode()
+    with pytest.raises(RefusedError, match="its content is not what RECORD"):
+        stream((replace(right, sha256=other),))
+    for wrong in range(4):
+        touched = tuple(value + (place == wrong) for place, value in enumerate(stamp))
+        with pytest.raises(RefusedError, match="written to or replaced"):
+            stream((replace(right, stamp=touched, proved=True),))
+
+
+def test_what_cannot_be_read_for_another_reason_is_said_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+
+    def broken(*_args: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "read", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        stream((Member("file", "file", 0o644, size=1, source=tmp_path / "file"),))
