@@ -30,13 +30,14 @@ def run(args: argparse.Namespace) -> int:
     from orbit.core.store import open_store
     from orbit.env.create import create_environment
     from orbit.image.build import build_image
+    from orbit.image.layers import layer_names
     from orbit.kernels.build import build_kernels
     from orbit.profile.model import load_profile
 
     profile, root, store = load_profile(args.profile), checkout_root(), open_store()
     out = (args.out or default_layout(profile.name)).absolute()
     if args.dry_run:
-        layers = ", ".join(["base", "interpreter", *(layer.name for layer in profile.image.layers), "orbit"])
+        layers = ", ".join(["base", *layer_names(profile.image.layers), "orbit"])
         print(f"{profile.image.name} into {out}\nlayers: {layers}\nnothing was changed", file=sys.stderr)
         return 0
     progress = Console()
@@ -52,6 +53,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for layer in image.layers:
         state = "reused" if layer.reused else "written"
-        print(f"{layer.name:12} {layer.size / 1e6:9.1f} MB  {layer.digest[7:19]}  {state}", file=sys.stderr)
+        print(f"{layer.name:18} {layer.size / 1e6:9.1f} MB  {layer.digest[7:19]}  {state}", file=sys.stderr)
     print(f"image  {image.digest}\nlayout {image.layout}", file=sys.stderr)
     return 0

@@ -15,7 +15,7 @@ def test_a_dry_run_changes_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
     assert main(["image", "build", "--profile", "probe", "--dry-run"]) == 0
-    assert "base, interpreter, kernels, stack, orbit" in capsys.readouterr().err
+    assert "base, interpreter, kernels, stack, environment, orbit" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
