@@ -1,9 +1,10 @@
 """What :mod:`tests.gpu.slim_truth` runs in each tree: many results of one library, each as a hash of its bits.
 
-    python -m tests.gpu.slim_battery torch|sgl|te|vision
+    python -m tests.gpu.slim_battery torch|sgl|te|vision [K/N | =CASE]
 
 Prints a JSON line for each case (``{"case": ..., "bits": sha256}``) and at last one with the libraries that are mapped
-into the process. A case that raises has the kind of its error for bits: it must raise the same in both trees.
+into the process. ``K/N`` runs every Nth case from the Kth on, ``=CASE`` that case alone. A case that raises has the
+kind of its error for bits: it must raise the same in both trees.
 """
 
 from __future__ import annotations
@@ -267,7 +268,12 @@ def main() -> int:
     """Run one battery."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
-    for case, work in BATTERIES[sys.argv[1]]():
+    chosen = sys.argv[2] if len(sys.argv) > 2 else "0/1"
+    only = chosen.removeprefix("=") if chosen.startswith("=") else ""
+    part, parts = (0, 1) if only else map(int, chosen.split("/"))
+    for case, work in itertools.islice(BATTERIES[sys.argv[1]](), part, None, parts):
+        if only and case != only:
+            continue
         torch.manual_seed(2)
         try:
             found = bits(work())
