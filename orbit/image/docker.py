@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from orbit.core import proc
 from orbit.core.console import Progress
 from orbit.core.files import require_free
 from orbit.core.records import Record
-from orbit.errors import CheckFailed, InputError, MissingError
-from orbit.image.blob import verified_tar
-from orbit.image.oci import TAR_BYTES_KEY, ImageLayer, Layout, read_layout
+from orbit.errors import CheckFailed, CommandFailed, MissingError
+from orbit.image.blob import read_tar, verified_tar
+from orbit.image.oci import ImageLayer, Layout, read_layout
 from orbit.image.tar import BLOCK, Member, content, header, tar_chunks
 
 ANSWER_TIMEOUT_S = 30.0
@@ -38,6 +38,8 @@ class Engine(Record, frozen=True, kw_only=True):
 class LoadedImage(Record, frozen=True, kw_only=True):
     """An image in the engine."""
 
+    kind: str = "docker"
+    """``docker``, ``podman`` or ``containerd``."""
     id: str
     """``sha256:`` of the configuration; what ``docker images`` shows."""
     tag: str
@@ -82,21 +84,34 @@ def require_engine() -> Engine:
 def load_image(path: Path, *, tag: str, progress: Progress) -> LoadedImage:
     """Put the image of the layout at ``path`` into the engine under ``tag``.
 
-    Raises :class:`MissingError` without an engine, :class:`CheckFailed` when a layer is damaged or the engine ends up
-    with something else, :class:`RefusedError` when its disk is too small.
+    Raises :class:`MissingError` without an engine or when it goes away meanwhile, :class:`CheckFailed` when a layer is
+    damaged or the engine ends up with something else, :class:`RefusedError` when its disk is too small.
     """
     layout = read_layout(path)
     engine = require_engine()
     image = layout.manifest.config.digest
     known = _inspect(engine, image) is not None
     if not known:
-        total = sum(_tar_bytes(layout, layer) for layer in layout.layers)
+        sizes = tar_sizes(layout, progress)
         if Path(engine.root).is_dir():
             # the engine keeps the stream beside the unpacked layers until it is done
-            require_free(Path(engine.root), 2 * total, "docker load")
-        progress.step(f"docker {engine.version}: loading {total / 1e9:.1f} GB")
-        proc.run([engine.client, "load"], doing="docker load", stdin=archive(layout, progress, tag=None))
-    proc.run([engine.client, "tag", image, tag], doing="docker tag")
+            require_free(Path(engine.root), 2 * sum(sizes.values()), "docker load")
+        progress.step(f"docker {engine.version}: loading {sum(sizes.values()) / 1e9:.1f} GB")
+        try:
+            proc.run(
+                [engine.client, "load"],
+                doing="docker load",
+                stdin=archive(layout, progress, tag=None, sizes=sizes),
+                fix="run the same command again; nothing has the name",
+            )
+        except CommandFailed as failure:
+            if isinstance(reason := find_engine(), str):
+                raise MissingError(
+                    f"the docker engine went away while {path} was loaded ({reason})",
+                    fix="when it is back, run the same command again; nothing has the name",
+                ) from failure
+            raise
+    proc.run([engine.client, "tag", image, tag], doing="docker tag", fix="run `orbit image load` again")
     diff_ids = _inspect(engine, image)
     if diff_ids != layout.config.rootfs.diff_ids:
         raise CheckFailed(
@@ -116,8 +131,26 @@ def _inspect(engine: Engine, image: str) -> tuple[str, ...] | None:
     return tuple(json.loads(done.stdout)) if done.returncode == 0 else None
 
 
-def archive(layout: Layout, progress: Progress, *, tag: str | None) -> Iterator[bytes]:
-    """The docker-archive stream of a layout (the format of ``docker save``), layers uncompressed and verified."""
+def tar_sizes(layout: Layout, progress: Progress) -> dict[str, int]:
+    """Digest -> bytes of the unpacked layer. A layer whose layout does not say is unpacked once to count them."""
+    sizes = {}
+    for layer in layout.layers:
+        size = layer.tar_bytes
+        if size is None:
+            progress.step(f"layer {layer.name}: counting its bytes, the layout does not say")
+            size = sum(len(piece) for piece in read_tar(layout.blob(layer), layer.codec))
+        sizes[layer.digest] = size
+    return sizes
+
+
+def archive(
+    layout: Layout, progress: Progress, *, tag: str | None, sizes: Mapping[str, int] | None = None
+) -> Iterator[bytes]:
+    """The docker-archive stream of a layout (the format of ``docker save``), layers uncompressed and verified.
+
+    ``sizes``: those of :func:`tar_sizes`, where the caller has them already.
+    """
+    sizes = tar_sizes(layout, progress) if sizes is None else sizes
     name = f"{layout.manifest.config.hex}.json"
     paths = []
     done, total = 0, sum(layer.size for layer in layout.layers)
@@ -125,16 +158,16 @@ def archive(layout: Layout, progress: Progress, *, tag: str | None) -> Iterator[
         path = f"{number:02}-{layer.diff_id.removeprefix('sha256:')}/layer.tar"
         paths.append(path)
         progress.advance(f"layer {layer.name}, bytes", done, total)
-        yield from _layer(layout, layer, path)
+        yield from _layer(layout, layer, path, sizes[layer.digest])
         done += layer.size
     manifest = [{"Config": name, "RepoTags": [tag] if tag else None, "Layers": paths}]
     documents = [content(name, layout.config_bytes), content("manifest.json", json.dumps(manifest).encode())]
     yield from tar_chunks(documents)
 
 
-def _layer(layout: Layout, layer: ImageLayer, name: str) -> Iterator[bytes]:
+def _layer(layout: Layout, layer: ImageLayer, name: str, size: int) -> Iterator[bytes]:
     blob = layout.blob(layer)
-    size = left = _tar_bytes(layout, layer)
+    left = size
     yield header(Member(name, "file", 0o644, size=size))
     for piece in verified_tar(blob, layer.codec, layer.diff_id):
         left -= len(piece)
@@ -144,12 +177,3 @@ def _layer(layout: Layout, layer: ImageLayer, name: str) -> Iterator[bytes]:
     if left:
         raise CheckFailed(f"{blob}: not the {size} bytes the manifest says", fix="build the image again")
     yield bytes(-size % BLOCK)
-
-
-def _tar_bytes(layout: Layout, layer: ImageLayer) -> int:
-    if layer.tar_bytes is None:
-        raise InputError(
-            f"{layout.path}: layer {layer.name} does not say its unpacked size ({TAR_BYTES_KEY})",
-            fix="load a layout that `orbit image build` wrote",
-        )
-    return layer.tar_bytes

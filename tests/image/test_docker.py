@@ -100,10 +100,17 @@ def test_without_a_client_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("said", ["", "-512", "many"])
-def test_a_layout_of_another_tool_without_sizes_is_refused(tmp_path: Path, said: str) -> None:
+def test_a_layout_of_another_tool_without_sizes_is_counted(tmp_path: Path, said: str) -> None:
     path = write_image(tmp_path / "layout", [[file("f", b"x")]])
+    before = b"".join(archive(read_layout(path), Silent(), tag=None))
     rewrite(path, manifest=lambda manifest: manifest["layers"][0]["annotations"].update({TAR_BYTES_KEY: said}))
-    with pytest.raises(InputError, match="unpacked size"):
+    assert b"".join(archive(read_layout(path), Silent(), tag=None)) == before
+
+
+def test_a_layout_that_says_a_wrong_size_is_not_believed(tmp_path: Path) -> None:
+    path = write_image(tmp_path / "layout", [[file("f", b"x")]])
+    rewrite(path, manifest=lambda manifest: manifest["layers"][0]["annotations"].update({TAR_BYTES_KEY: "512"}))
+    with pytest.raises(CheckFailed, match="not the 512 bytes"):
         list(archive(read_layout(path), Silent(), tag=None))
 
 
@@ -112,6 +119,23 @@ def test_a_missing_layer_is_told(tmp_path: Path) -> None:
     layout.blob(layout.layers[0]).unlink()
     with pytest.raises(CheckFailed, match="layer 0 is damaged or missing"):
         list(archive(layout, Silent(), tag=None))
+
+
+def test_an_engine_that_goes_away_in_the_middle_is_told_and_no_name_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = write_image(tmp_path / "layout", [[file("f", b"x")]])
+    script = f"""echo "$1" >> {tmp_path}/log
+case "$1" in
+info) [ -e {tmp_path}/gone ] && echo 'Cannot connect to the Docker daemon' >&2 && exit 1; echo '20.10 /nowhere';;
+image) exit 1;;
+load) head -c 100 > /dev/null; touch {tmp_path}/gone; echo 'error during connect: EOF' >&2; exit 1;;
+esac"""
+    monkeypatch.setenv("ORBIT_DOCKER", str(fake_docker(tmp_path, script)))
+    with pytest.raises(MissingError, match=r"went away while .* was loaded .*Cannot connect") as caught:
+        load_image(layout, tag="x:y", progress=Silent())
+    assert "run the same command again; nothing has the name" in caught.value.fix
+    assert "tag" not in (tmp_path / "log").read_text().split()
 
 
 @pytest.mark.integration

@@ -1,4 +1,4 @@
-"""Put a layout into a docker engine, verified on the way and afterwards."""
+"""Put a layout into docker, podman or containerd, verified on the way and afterwards."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("layout", type=Path, metavar="LAYOUT", nargs="?", help="default: dist/image-PROFILE")
     add_profile_option(parser)
     parser.add_argument("--tag", metavar="NAME:TAG", help="default: the image's own name, with the tag latest")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "docker", "podman", "containerd"),
+        default="auto",
+        help="auto: the first that answers (default)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be loaded where, and change nothing")
     add_json_option(parser)
 
@@ -21,21 +27,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load it and say what the engine has now."""
     from orbit.core.console import Console
-    from orbit.image.docker import load_image, require_engine
+    from orbit.image.export.formats import image_name
+    from orbit.image.load import choose_engine, load_into, require
     from orbit.image.oci import read_layout
 
     path = args.layout or default_layout(args.profile)
     layout = read_layout(path)
-    title = layout.config.config.labels.get("org.opencontainers.image.title", "orbit/image")
-    tag = args.tag or f"{title}:latest"
+    tag, engine = args.tag or image_name(layout), choose_engine(args.engine)
     if args.dry_run:
-        engine = require_engine()
-        print(f"{layout.manifest.config.digest} as {tag} into docker {engine.version}; nothing was changed")
+        version = require(engine)[1]
+        print(f"{layout.manifest.config.digest} as {tag} into {engine} {version}; nothing was changed")
         return 0
-    loaded = load_image(path, tag=tag, progress=Console())
+    loaded = load_into(engine, path, tag=tag, progress=Console())
     if args.json:
         print_json(loaded)
         return 0
     how = "was there already" if loaded.reused else "loaded"
-    print(f"{loaded.tag}  {loaded.id}  ({how}, docker {loaded.engine}, {len(loaded.diff_ids)} layers equal)")
+    print(f"{loaded.tag}  {loaded.id}  ({how}, {loaded.kind} {loaded.engine}, {len(loaded.diff_ids)} layers equal)")
     return 0

@@ -1,0 +1,40 @@
+"""Write an image as one file: oci-archive, docker-archive, squashfs or sif. Equal images give equal files (not sif)."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orbit.cli import add_json_option, print_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options."""
+    from orbit.image.export import FORMATS
+
+    parser.add_argument("layout", type=Path, metavar="LAYOUT")
+    parser.add_argument("--format", choices=FORMATS, required=True)
+    parser.add_argument("--out", type=Path, metavar="FILE", required=True)
+    parser.add_argument(
+        "--tag", metavar="NAME:TAG", default="", help="name inside an archive (default: its own, latest)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be written, and change nothing")
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write it and say what it is."""
+    from orbit.core.console import Console
+    from orbit.image.export.formats import check_export, export_image
+    from orbit.image.oci import read_layout
+
+    if args.dry_run:
+        image, tool = read_layout(args.layout), check_export(args.format)
+        print(f"{image.digest} as {args.format} into {args.out}{tool and f' with {tool}'}; nothing was changed")
+        return 0
+    result = export_image(args.layout, args.format, args.out, progress=Console(), name=args.tag)
+    if args.json:
+        print_json(result)
+        return 0
+    print(f"{result.out}  sha256:{result.sha256}  {result.bytes / 1e6:.1f} MB{result.tool and f'  ({result.tool})'}")
+    return 0
