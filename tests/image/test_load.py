@@ -229,6 +229,8 @@ def dockerd(containerd: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dae
     daemon = Daemon(argv, folder / "log", [client, "-H", host, "info"])
     yield daemon
     daemon.stop()
+    # one that was killed leaves its folder mounted on itself
+    subprocess.run(["umount", "--recursive", folder / "data"], capture_output=True, check=False)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -191,8 +191,9 @@ def _header(info: tarfile.TarInfo) -> bytes:
     mksquashfs 4.5.1 loses the first slash of a link's target that comes in a pax header, as one does that is long or
     not ASCII.
     """
-    form = tarfile.PAX_FORMAT if info.pax_headers else tarfile.GNU_FORMAT
-    return info.tobuf(form, "utf-8", "surrogateescape")
+    if info.pax_headers:
+        return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def _plain(name: str) -> str:
