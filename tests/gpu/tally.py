@@ -24,20 +24,18 @@ def stored(exact: Any, before: Any, dtype: Any, roundings: int = 1) -> Any:
 class Tally:
     """Comparisons made, the largest share of a bound for each kind of result, and failures."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.quiet = quiet
+    def __init__(self) -> None:
         self.worst: dict[str, float] = {}
         self.failures: list[str] = []
         self.values = 0
         """Single values compared."""
 
     def check(self, name: str, good: bool, detail: str = "") -> None:
-        """Remember a failure, and print it unless ``quiet``."""
+        """Remember a failure, and print it."""
         if good:
             return
         self.failures.append(f"{name} {detail}")
-        if not self.quiet:
-            print(f"FAILED {name} {detail}", flush=True)
+        print(f"FAILED {name} {detail}", flush=True)
 
     def compare(self, name: str, where: str, got: Any, exact: Any, bound: Any) -> None:
         """Every element within its bound; ``name`` is the kind of result, ``where`` the case."""

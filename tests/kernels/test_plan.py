@@ -87,7 +87,8 @@ def test_estimates_do_not_rebuild_but_everything_else_does(tmp_path: Path, monke
 
 def test_a_changed_source_file_rebuilds_only_its_recipe(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
-    shutil.copytree(checkout_root() / "kernels" / "src", root / "kernels" / "src")
+    for folder in ("src", "patches"):
+        shutil.copytree(checkout_root() / "kernels" / folder, root / "kernels" / folder)
     shutil.copyfile(checkout_root() / "uv.lock", root / "uv.lock")
     probe, conv = key(tmp_path, "orbit-probe", root), key(tmp_path, "causal-conv1d", root)
     source = root / "kernels" / "src" / "orbit_probe" / "csrc" / "probe.cu"
