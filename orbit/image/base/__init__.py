@@ -105,6 +105,7 @@ def base_inputs(definition: BaseDefinition, lock: BaseLock) -> dict[str, object]
         "packages": lock.content,
         "keep": list(definition.keep),
         "drop": list(definition.drop),
+        "files": definition.files,
         "epoch": EPOCH_S,
     }
 

@@ -6,6 +6,7 @@ and an image that exists already, named by its digest.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Literal
 
@@ -36,6 +37,8 @@ class BaseDefinition(Record, frozen=True, kw_only=True):
     """Shell patterns over paths that stay although ``drop`` names them."""
     drop: tuple[str, ...] = ()
     """Shell patterns over paths that are left out (``*`` also matches slashes)."""
+    files: dict[str, str] = {}
+    """Text files of our own by their path in the image; one that a package has, too, is replaced."""
     image: str = ""
     """``NAME@sha256:...`` in a registry, or ``oci:FOLDER@sha256:...``: an OCI layout on disk."""
 
@@ -74,7 +77,7 @@ def load_base(name: str) -> BaseDefinition:
 
 
 def _check_image(definition: BaseDefinition, path: str) -> None:
-    given = [key for key in ("distribution", "suites", "packages", "keep", "drop") if getattr(definition, key)]
+    given = [key for key in ("distribution", "suites", "packages", "keep", "drop", "files") if getattr(definition, key)]
     if given:
         raise InputError(f"{path}: image and {', '.join(given)}", fix="an image is taken as it is: keep one of the two")
     if not PINNED.fullmatch(definition.image):
@@ -96,3 +99,6 @@ def _check_debian(definition: BaseDefinition, path: str) -> None:
                 raise InputError(f"{path}: {key}: {name!r} is no name", fix="lower-case letters, digits, + . -")
         if len(set(names)) != len(names):
             raise InputError(f"{path}: {key}: a name stands there twice", fix="take one of them out")
+    for name in definition.files:
+        if os.path.normpath(name) != name or name.startswith(("/", "..")) or name == ".":
+            raise InputError(f"{path}: files: {name!r} is no path in the image", fix="write it without a leading slash")

@@ -17,7 +17,7 @@ from orbit.core.records import Record
 from orbit.errors import CheckFailed
 from orbit.image.base.control import paragraphs, source_of
 from orbit.image.base.definition import BaseDefinition
-from orbit.image.tar import Member, Slice, folder, tar_chunks
+from orbit.image.tar import Member, Slice, content, folder, tar_chunks
 
 TRACES = (
     "etc/apt/sources.list",
@@ -44,7 +44,7 @@ def read_root(raw: Path, definition: BaseDefinition) -> Iterator[Member]:
     with tarfile.open(raw, "r:") as archive:
         for info in archive:
             name = os.path.normpath(info.name).strip("/")
-            if name == "." or _dropped(name, definition):
+            if name == "." or name in definition.files or _dropped(name, definition):
                 continue
             if info.isdir():
                 yield Member(name, "dir", 0o1777 if info.mode & 0o1000 else 0o755)
@@ -58,6 +58,7 @@ def read_root(raw: Path, definition: BaseDefinition) -> Iterator[Member]:
                 yield Member(name, "file", mode, size=info.size, source=Slice(raw, info.offset_data))
     yield from (folder(name) for name in ("dev", "proc", "sys", "run"))
     yield Member("tmp", "dir", 0o1777)
+    yield from (content(name, text.encode()) for name, text in sorted(definition.files.items()))
 
 
 def _dropped(name: str, definition: BaseDefinition) -> bool:

@@ -12,6 +12,7 @@ from orbit.core.paths import data_root
 from orbit.errors import InputError
 from orbit.image.base import definition
 from orbit.image.base.definition import load_base
+from orbit.profile.model import load_profile, profile_names
 from tests.image.base.archive import DEFINITION
 
 DEBIAN = 'schema = 2\ndistribution = "debian"\nsuites = ["x"]\n'
@@ -23,6 +24,9 @@ def test_the_shipped_definition_names_no_host_and_is_whole() -> None:
     assert [suite.removeprefix(shipped.suite) for suite in shipped.suites] == ["", "-updates", "-security"]
     text = (data_root() / "containers" / "base.toml").read_text()
     assert not re.search(r"https?:|\.(org|com|net)\b", text)
+    prefixes = {load_profile(name).image.prefix for name in profile_names()}
+    assert all(f"PATH={prefix}/bin:" in shipped.files["etc/profile.d/orbit.sh"] for prefix in prefixes)
+    assert shipped.files["etc/hosts"].startswith("127.0.0.1 localhost\n")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +44,8 @@ def test_the_shipped_definition_names_no_host_and_is_whole() -> None:
         ('schema = 2\nimage = "registry.example/debian:12"', "has no digest"),
         ('schema = 2\nimage = "registry.example/debian@sha256:12"', "has no digest"),
         (f'schema = 2\nimage = "x@sha256:{"0" * 64}"\npackages = ["a"]', "image and packages"),
+        (f'{DEBIAN}packages = ["a"]\n[files]\n"/etc/hosts" = ""', "no path in the image"),
+        (f'{DEBIAN}packages = ["a"]\n[files]\n"../hosts" = ""', "no path in the image"),
     ],
 )
 def test_a_wrong_definition_is_a_sentence(

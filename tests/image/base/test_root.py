@@ -7,6 +7,7 @@ import io
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbit.errors import CheckFailed
@@ -86,6 +87,15 @@ def test_what_belongs_to_the_host_is_dropped_and_all_is_readable(tmp_path: Path)
     assert {name for name, member in members.items() if member.mode & 0o1000} == {"tmp", "var/tmp"}
     assert members["usr/bin/perl"].target == "usr/bin/perl5"
     assert list(members)[-1] == "usr/bin/perl"
+
+
+def test_files_of_our_own_are_there_whatever_is_dropped(tmp_path: Path) -> None:
+    own = msgspec.structs.replace(DEFINITION, files={"etc/hostname": "ours\n", "etc/profile.d/x.sh": "X=1\n"})
+    found = [member for member in read_root(raw_tar(tmp_path / "raw"), own) if member.name in own.files]
+    assert [(member.name, member.source, member.mode) for member in found] == [
+        ("etc/hostname", b"ours\n", 0o644),
+        ("etc/profile.d/x.sh", b"X=1\n", 0o644),
+    ]
 
 
 def test_packages_are_read_from_dpkgs_own_database(tmp_path: Path) -> None:
