@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from orbit.audit.known.policy import load_policy
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree
 from orbit.core.findings import Skipped
@@ -115,6 +116,8 @@ def build_kernels(
     is kept and named), :class:`CheckFailed` when requested, compiled and found architectures differ,
     :class:`MissingError` without compiler, network or source; several as one
     :class:`orbit.kernels.jobs.schedule.SeveralFailed`.
+
+    Expectations that contradict the profile end it before anything is compiled, as :class:`InputError`.
     """
     plan = make_plan(profile, root, store, tier=tier, names=names)
     for skip in plan.skipped:
@@ -208,6 +211,8 @@ class _Yard:
 def _yard(
     plan: Plan, profile: Profile, root: Path, store: Store, *, progress: Progress, limit: Limit
 ) -> Iterator[_Yard]:
+    if plan.todo():
+        load_policy(profile)  # what results are judged by; if it contradicts the profile, say so before hours of work
     limits = limit.limits()
     server = JobServer(limits, progress=progress)
     with contextlib.ExitStack() as stack:

@@ -8,14 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orbit.core.console import Silent
 from orbit.core.paths import checkout_root
 from orbit.core.records import content_key
 from orbit.core.store import Store
 from orbit.errors import InputError
+from orbit.kernels import build as builds
 from orbit.kernels import plan as plans
 from orbit.kernels.plan import Item, make_plan
 from orbit.kernels.recipe import Recipe, load_recipe
-from orbit.profile.model import load_profile
+from orbit.kernels.shim.config import Part
+from orbit.profile.model import Profile, load_profile
+
+EVERYTHING = Part(archs=[], index=1, count=1)
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +152,26 @@ def test_code_that_decides_about_a_wheel_is_in_its_key(tmp_path: Path, monkeypat
     assert compiled.compile_key != before.compile_key
     for name in (*plans.COMPILING, *plans.FINISHING):
         assert (Path(plans.__file__).parent / name).exists()
+
+
+@pytest.mark.parametrize("way", ["build", "part"])
+def test_expectations_of_a_target_that_the_profile_lacks_end_a_build_before_it_begins(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_args: object, **_named: object) -> None:
+        pytest.fail("something is compiled")
+
+    def build(profile: Profile) -> None:
+        root, store, names = checkout_root(), Store(tmp_path), ("causal-conv1d",)
+        if way == "build":
+            builds.build_kernels(profile, root, store, tier="all", progress=Silent(), names=names)
+        else:
+            builds.compile_part(profile, root, store, EVERYTHING, tier="all", progress=Silent(), names=names)
+
+    monkeypatch.setattr(builds, "run_jobs", begun)
+    profile = load_profile("cu130")
+    hopper = msgspec.structs.replace(profile, targets=profile.targets[:1])
+    with pytest.raises(InputError, match=r"cu130\.toml: gaps .*: target 'b200' is not in profile cu130"):
+        build(hopper)
+    with pytest.raises(pytest.fail.Exception, match="something is compiled"):
+        build(msgspec.structs.replace(hopper, expectations=()))
