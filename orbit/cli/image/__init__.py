@@ -15,6 +15,7 @@ ACTIONS = {
     "build": "lockfile -> kernels -> environment -> OCI layout; what is there is reused",
     "base": "the packages every image stands on: show, check, refresh, fetch, export",
     "inspect": "layers and what fills them: distributions, packages, device code; a page with a treemap",
+    "sbom": "bill of materials (CycloneDX, SPDX), licences, and whether all of it is there",
     "diff": "what differs between two images, down to file, ELF section and kernel, and why",
     "push": "a layout into a registry; only what is not there, resumed after a broken connection",
     "pull": "an image from a registry into a layout; every byte checked, resumed after a broken connection",
