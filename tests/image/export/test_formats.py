@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orbit.core.console import Silent
 from orbit.errors import CheckFailed, InputError, MissingError, RefusedError
-from orbit.image.export import FORMATS, Format
+from orbit.image.export import FORMATS, Format, formats
 from orbit.image.export.formats import ExportResult, check_export, export_image, image_name
 from orbit.image.oci import TAR_BYTES_KEY, read_layout
 from tests.image.test_foreign import need
@@ -69,6 +71,24 @@ def test_a_damaged_layer_leaves_the_older_file(layout: Path, tmp_path: Path, for
         export(layout, form, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "older"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["layout", "out"]
+
+
+@pytest.mark.parametrize("form", ARCHIVES)
+def test_a_disk_that_fills_up_leaves_the_older_file(
+    layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Format
+) -> None:
+    (tmp_path / "out").write_text("older")
+
+    def full(*_arguments: object, **_more: object) -> Iterator[bytes]:
+        yield b"some"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(formats, "archive", full)
+    monkeypatch.setattr(formats, "oci_archive", full)
+    with pytest.raises(OSError, match="No space left"):
+        export(layout, form, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["layout", "out"]
+    assert (tmp_path / "out").read_text() == "older"
 
 
 def test_leftovers_of_killed_runs_go_and_those_of_living_ones_stay(layout: Path, tmp_path: Path) -> None:

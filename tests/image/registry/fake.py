@@ -56,9 +56,10 @@ class FakeRegistry(ThreadingHTTPServer):
         self.token_log: list[tuple[str, dict[str, list[str]], str]] = []
         self.resumes = True
         """False: an upload whose connection broke is forgotten, as docker's registry does."""
-        self.chunks_must_follow = True
         self.one_chunk = False
         """Refuse a second chunk of an upload."""
+        self.least_chunk = ""
+        """What OCI-Chunk-Min-Length says."""
         self.lock = threading.Lock()
         self.count = 0
 
@@ -274,7 +275,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _place(self, status: int, repository: str, name: str, end: int | None = None) -> None:
         last = max(0, len(self.server.uploads[name]) - 1) if end is None else end
         where = f"/v2/{repository}/blobs/uploads/{name}?state=secret{len(self.server.log)}"
-        self._answer(status, b"", {"Location": where, "Range": f"0-{last}"})
+        least = {"OCI-Chunk-Min-Length": self.server.least_chunk} if self.server.least_chunk else {}
+        self._answer(status, b"", {"Location": where, "Range": f"0-{last}", **least})
 
     def _blob(self, repository: str, digest: str) -> None:
         data = self.server.blobs.get((repository, digest))

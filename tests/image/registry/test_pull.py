@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from orbit.core.console import Silent
 from orbit.errors import CheckFailed, InputError, MissingError, RefusedError
 from orbit.image.oci import read_layout, verify_layers
+from orbit.image.registry.download import PartialBlob
 from orbit.image.registry.pull import PullResult, plan_pull, pull, pull_layout
 from orbit.image.registry.push import push
 from orbit.image.registry.reference import parse_reference
@@ -175,6 +178,28 @@ def test_too_little_room_is_told_before_anything_comes(
     with pytest.raises(RefusedError, match="free disk"):
         get(registry, tmp_path / "got")
     assert registry.asked("GET", BLOB) == []
+
+
+def test_a_disk_that_fills_up_keeps_the_older_image_and_what_came(
+    registry: FakeRegistry, layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(registry, layout)
+    older = write_image(tmp_path / "got", [[file("old", b"old")]])
+    digest = read_layout(older).digest
+    write = PartialBlob.write
+
+    def full(partial: PartialBlob, data: memoryview) -> None:
+        if partial.have + len(data) > 100_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(partial.path))
+        write(partial, data)
+
+    monkeypatch.setattr(PartialBlob, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        get(registry, tmp_path / "got")
+    assert read_layout(older).digest == digest
+    monkeypatch.setattr(PartialBlob, "write", write)
+    get(registry, tmp_path / "got")
+    check_equal(layout, tmp_path / "got")
 
 
 def test_a_plan_changes_nothing(registry: FakeRegistry, layout: Path, tmp_path: Path) -> None:

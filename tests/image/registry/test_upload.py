@@ -127,6 +127,13 @@ def test_a_registry_that_takes_a_blob_in_one_piece_gets_it_so(registry: FakeRegi
     assert f"0-{result.blobs[0].size - 1}" in [sent["Content-Range"] for sent in registry.asked("PATCH")]
 
 
+def test_a_registry_says_how_small_a_chunk_may_be(registry: FakeRegistry, layout: Path) -> None:
+    registry.least_chunk = "150000"
+    size = send(registry, layout).blobs[0].size
+    check_pushed(registry, layout)
+    assert chunks(registry) == ["0-149999", "150000-299999", f"300000-{size - 1}"]
+
+
 def test_a_proxy_that_takes_small_requests_only_gets_them(
     registry: FakeRegistry, layout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
