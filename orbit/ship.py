@@ -18,7 +18,7 @@ from orbit.audit.run import Options as AuditOptions
 from orbit.audit.run import audit_environment, audit_target
 from orbit.audit.targets import detect
 from orbit.core.console import Progress
-from orbit.core.files import sha256_file, tree_hash
+from orbit.core.files import link_or_copy, sha256_file, tree_hash
 from orbit.core.findings import Finding, Skipped
 from orbit.core.meter import Meter
 from orbit.core.paths import PACKAGE
@@ -33,6 +33,7 @@ from orbit.kernels.plan import make_plan
 from orbit.profile.check import check_lock
 from orbit.profile.model import Profile
 from orbit.release.evidence import Result, StageRecord, Summary, format_seconds, utc_now, write_stage, write_summary
+from orbit.release.sbom.write import FILES, SbomResult, write_sboms
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +281,28 @@ def _image_stage(run: Run) -> Outcome:
     )
 
 
+def _sbom_stage(run: Run) -> Outcome:
+    """Write down what the image holds, read from the image, and count it against what should be in it."""
+    assert run.image is not None
+    layout = run.folder / "image"
+    inputs = {
+        "image": run.image.digest,
+        "code": tree_hash(PACKAGE / "release" / "sbom"),
+        "licences": sha256_file(run.root / "env" / "licenses.toml"),
+    }
+
+    def work(folder: Path) -> dict[str, Any]:
+        result = write_sboms(layout, folder, cache=run.store.root / "facts", progress=run.progress)
+        dump_json(folder / "result.json", result)
+        return {"components": result.components, "checked": result.checked}
+
+    entry = run.store.obtain("sbom", inputs, work)
+    for name in FILES.values():
+        link_or_copy(entry.path / name, run.folder / name)
+    result = load_json(entry.path / "result.json", SbomResult)
+    return Outcome(inputs=inputs, outputs=entry.record.outputs, reused=entry.reused, findings=result.findings)
+
+
 def _smoke_stage(run: Run) -> Outcome:
     if not run.options.smoke:
         raise StageSkipped("--no-smoke was given")
@@ -314,6 +337,7 @@ STAGES: tuple[tuple[str, Callable[[Run], Outcome]], ...] = (
     ("audit", _audit_stage),
     ("image", _image_stage),
     ("image-audit", _image_audit_stage),
+    ("sbom", _sbom_stage),
     ("smoke", _smoke_stage),
 )
 
@@ -329,6 +353,7 @@ def plan(profile: Profile, root: Path, store: Store, options: Options) -> dict[s
         "audit": f"targets {', '.join(target.name for target in profile.targets)}",
         "image": f"{profile.image.name}, base {profile.image.base}",
         "image-audit": "the finished image, by the same rules",
+        "sbom": "what the image holds, in CycloneDX and SPDX",
         "smoke": ", ".join(profile.smoke) if options.smoke else "skipped: --no-smoke",
     }
 

@@ -66,7 +66,8 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
 def test_every_stage_passed_and_left_evidence(shipped: Shipped) -> None:
     summary = shipped.first
     assert [(s["stage"], s["result"]) for s in summary["stages"]] == [
-        (name, "passed") for name in ("lock", "kernels", "environment", "audit", "image", "image-audit", "smoke")
+        (name, "passed")
+        for name in ("lock", "kernels", "environment", "audit", "image", "image-audit", "sbom", "smoke")
     ]
     folder = shipped.dist / summary["run"]
     assert (folder / "image" / "oci-layout").is_file()

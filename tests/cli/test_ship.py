@@ -71,7 +71,7 @@ def test_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     dist = tmp_path / "dist"
     assert main(["ship", "--profile", "probe", "--dist", str(dist), "--dry-run", "--json"]) == ExitCode.OK
     plan = json.loads(capsys.readouterr().out)
-    assert list(plan) == ["lock", "kernels", "environment", "audit", "image", "image-audit", "smoke"]
+    assert list(plan) == ["lock", "kernels", "environment", "audit", "image", "image-audit", "sbom", "smoke"]
     assert "orbit-probe" in plan["kernels"]
     assert not dist.exists()
     assert not (tmp_path / "cache" / "entries").exists()
