@@ -45,7 +45,7 @@ def test_bad_values_are_named(flags: list[str], says: str, capsys: pytest.Captur
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", [["--engine", "podman"], ["--kernels", "some"], ["--jobs", "many"]])
+@pytest.mark.parametrize("flags", [["--engine", "chroot"], ["--kernels", "some"], ["--jobs", "many"]])
 def test_bad_flags_end_with_usage(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["ship", *flags])
