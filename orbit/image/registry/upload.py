@@ -126,7 +126,12 @@ class Upload:
                 self._failed(failure)
                 if place and has_blob(self._registry, self._item):
                     return "moved"  # the answer to the last request was lost, not the request
-                place = self._ask(place) if place and isinstance(failure, Broken) else None
+                if place and isinstance(failure, Broken):
+                    place = self._ask(place)
+                    where = f"goes on at byte {place.offset}" if place else "was forgotten by the registry; begun anew"
+                    self._registry.progress.step(f"{self._item.name}: the upload {where}")
+                else:
+                    place = None
             else:
                 return "moved"
 
