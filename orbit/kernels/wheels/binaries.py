@@ -6,6 +6,7 @@ section other than the fatbins' is held.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from orbit.audit.binary.fatbin import SECTIONS, Container, Image, containers_of
 from orbit.audit.binary.payload import unpack
 from orbit.core.files import CHUNK_BYTES
 from orbit.core.records import Record
-from orbit.kernels.wheels.causes import TEXT, ZEROS, Texts, explain, paths_in, plain, skeleton, texts_of
+from orbit.kernels.wheels.causes import TEXT, Texts, explain, paths_in, plain, skeleton, squeezed, texts_of
 
 CODE = re.compile(r"^\.(?:text|init|fini|plt)(?:\.|$)|^\.nv\.(?:capmerc|merc)\.text\.")
 TABLES = re.compile(
@@ -30,6 +31,8 @@ KERNEL = re.compile(r"^\.text\.(.+)$")
 SHOWN = 20
 MAX_SECTION_BYTES = 1 << 28
 """Texts of larger sections are not looked for."""
+MAX_TEXTS = 1 << 20
+"""Nor of sections with more texts: these are numbers that happen to be letters (cuDNN's heuristics: 60 MB of them)."""
 
 
 class SectionDifference(Record, frozen=True, kw_only=True):
@@ -194,6 +197,8 @@ def _why(one: Elf, first: Section, two: Elf, second: Section, *, reach: int, all
 
 def _of_data(name: str, a: bytes, b: bytes, *, reach: int, all_in: _Gathered) -> tuple[str, ...]:
     """Why two sections differ that hold no code."""
+    if any(sum(1 for _ in itertools.islice(TEXT.finditer(side), MAX_TEXTS + 1)) > MAX_TEXTS for side in (a, b)):
+        return ("data",)
     for place, (mine, other) in enumerate(((a, b), (b, a))):
         all_in.paths[place].update(paths_in(mine) - paths_in(other))
     left, right = texts_of(a), texts_of(b)
@@ -209,7 +214,7 @@ def _of_data(name: str, a: bytes, b: bytes, *, reach: int, all_in: _Gathered) ->
     if TABLES.search(name) or skeleton(a) == skeleton(b):
         return tuple(sorted(texts.causes)) or (("moved",) if TABLES.search(name) else ("data",))
     rests = _without(a, left - right), _without(b, right - left)
-    moved = any(only_moved(change(rests[0]), change(rests[1]), reach) for change in (bytes, _squeezed))
+    moved = any(only_moved(change(rests[0]), change(rests[1]), reach) for change in (bytes, squeezed))
     return (*sorted(texts.causes), "moved" if moved else "data")
 
 
@@ -217,11 +222,6 @@ def _without(data: bytes, texts: Counter[str]) -> bytes:
     """``data`` without the given texts."""
     gone = {text.encode("ascii") for text in texts}
     return TEXT.sub(lambda match: b"" if match[0] in gone else match[0], data) if gone else data
-
-
-def _squeezed(data: bytes) -> bytes:
-    """``data`` with runs of zeros as one: padding depends on what lies before it."""
-    return ZEROS.sub(b"\0", data)
 
 
 def only_moved(left: bytes, right: bytes, reach: int) -> bool:

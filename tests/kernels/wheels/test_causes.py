@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orbit.kernels.wheels.causes import CAUSES, REAL, TAKEN_OUT, differing, explain, is_circumstance, plain, skeleton
+from orbit.kernels.wheels.causes import (
+    CAUSES,
+    REAL,
+    TAKEN_OUT,
+    TEXT,
+    ZEROS,
+    differing,
+    explain,
+    is_circumstance,
+    plain,
+    skeleton,
+    squeezed,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +79,14 @@ def test_every_circumstance_has_its_words() -> None:
     assert set(CAUSES) > REAL
     assert is_circumstance(["build-folder", "moved"])
     assert not is_circumstance(["build-folder", "code"])
+
+
+@given(st.lists(st.sampled_from([b"\0", b"\0\0\0", b"text of it", b"abc", b"\1", b"\xff\0"]), max_size=60))
+def test_a_skeleton_made_in_parts_is_that_of_the_whole(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    whole = ZEROS.sub(b"\0", TEXT.sub(b"\0", data))
+    assert skeleton(data) == whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orbit.kernels.wheels.causes.PART_BYTES", 3)
+        assert skeleton(data) == whole
+        assert squeezed(data) == ZEROS.sub(b"\0", data)
