@@ -118,11 +118,14 @@ def _rows(text: str) -> list[list[str] | None]:
 
 
 def read_headers(content: bytes | None) -> dict[str, list[str]]:
-    """Header fields of METADATA or WHEEL by lower-case name, up to the first empty line; folded lines are joined."""
+    """Header fields of METADATA or WHEEL by lower-case name, up to the first empty line; folded lines are joined.
+
+    A line of blanks alone continues a field, as in Python's ``email``: licences in ``License`` have such lines.
+    """
     found: dict[str, list[list[str]]] = {}
     last: list[str] = []
     for line in (content or b"").decode("utf-8", "replace").splitlines():
-        if not line.strip():
+        if not line:
             break
         if line[0] in " \t":
             last.append(line.strip())
