@@ -14,9 +14,13 @@ from orbit import __version__
 from orbit.core.paths import data_file
 from orbit.core.records import Record, content_key
 from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, state_folders
+from orbit.errors import InputError
+from orbit.image.base.definition import load_base
 from orbit.image.oci import CREATED, RunConfig
 from orbit.profile.model import Profile
 
+LICENSES = "Apache-2.0 AND LicenseRef-image-contents"
+"""Orbit's own licence, and those of everything else in the image: hundreds, which its bill of materials names."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STATE_SCRIPT = "share/orbit/state.sh"
 STATE_MARK = "/STATE-FOLDER"
@@ -124,12 +128,29 @@ class Identity(Record, frozen=True, kw_only=True):
 
 
 def image_labels(profile: Profile, identity: Identity) -> dict[str, str]:
-    """Labels (OCI annotation keys, and ``io.orbit.*`` for what links the image to its evidence)."""
+    """Labels (OCI annotation keys, and ``io.orbit.*`` for what links the image to its evidence).
+
+    Nothing of a machine, a clock or a repository's history: ``revision`` is the hash of Orbit's own files in the image,
+    so that equal content has equal labels. Raises :class:`InputError` when the profile sets a label that is computed.
+    """
+    computed = _computed(profile, identity)
+    if taken := sorted(computed.keys() & profile.image.labels.keys()):
+        raise InputError(
+            f"profile {profile.name}: [image.labels] sets {', '.join(taken)}, which Orbit computes",
+            fix="leave it out; source, vendor, url and documentation are the publisher's",
+        )
+    return computed | profile.image.labels
+
+
+def _computed(profile: Profile, identity: Identity) -> dict[str, str]:
     return {
         "org.opencontainers.image.title": profile.image.name,
         "org.opencontainers.image.description": profile.description,
         "org.opencontainers.image.version": __version__,
         "org.opencontainers.image.created": CREATED,
+        "org.opencontainers.image.licenses": LICENSES,
+        "org.opencontainers.image.revision": identity.orbit,
+        **_base_labels(profile, identity),
         "io.orbit.profile": profile.name,
         "io.orbit.targets": " ".join(f"{target.name}={target.feature}" for target in profile.targets),
         "io.orbit.cuda": profile.cuda,
@@ -139,3 +160,13 @@ def image_labels(profile: Profile, identity: Identity) -> dict[str, str]:
         "io.orbit.kernels": identity.kernels,
         "io.orbit.inputs": content_key(identity),
     }
+
+
+def _base_labels(profile: Profile, identity: Identity) -> dict[str, str]:
+    """What the image stands on: OCI's keys are for an image, and a root file system of packages is none."""
+    image = load_base(profile.image.base).image
+    if image:
+        # a folder is a place on one machine: no name
+        named = {} if image.startswith("oci:") else {"org.opencontainers.image.base.name": image.partition("@")[0]}
+        return named | {"org.opencontainers.image.base.digest": f"sha256:{identity.base}"}
+    return {"io.orbit.base.name": profile.image.base, "io.orbit.base": identity.base}

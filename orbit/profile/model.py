@@ -83,6 +83,9 @@ class ImagePolicy(Record, frozen=True, kw_only=True):
     """Layers above base and interpreter, below orbit's own; files no layer names go to ``stack``."""
     env: dict[str, str] = {}
     """Environment of the image; ``{prefix}`` is replaced."""
+    labels: dict[str, str] = {}
+    """``[image.labels]``: what only the publisher knows (``org.opencontainers.image.source``, ``.vendor``,
+    ``.documentation``). Labels that Orbit computes cannot be set."""
     slim: SlimPolicy | None = None
     """``[image.slim]``: leave device code out that no target loads. Without the table everything stays."""
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import shlex
 
 import msgspec
+import pytest
+from packaging.licenses import canonicalize_license_expression
 
 from orbit.env.activate import activation
+from orbit.errors import InputError
+from orbit.image import runtime
+from orbit.image.base.definition import BaseDefinition
 from orbit.image.runtime import STATE_MARK, Identity, image_environment, image_labels, run_config, state_script
+from orbit.profile.model import Profile
 from tests.image.world import PROFILE
 
 IDENTITY = Identity(lock="l", environment="e", python="3.12.1", kernels="k", base="b", orbit="o")
@@ -65,6 +71,42 @@ def test_labels_name_everything_the_image_is_made_from() -> None:
     for field in ("lock", "environment", "kernels", "base", "orbit"):
         other = image_labels(PROFILE, msgspec.structs.replace(IDENTITY, **{field: "changed"}))
         assert other["io.orbit.inputs"] != labels["io.orbit.inputs"], field
+
+
+def test_labels_are_those_of_the_oci_specification_and_of_no_machine() -> None:
+    labels = image_labels(PROFILE, IDENTITY)
+    lead = "org.opencontainers.image."
+    assert {key.removeprefix(lead) for key in labels if key.startswith(lead)} == {
+        "title", "description", "version", "created", "licenses", "revision",
+    }  # fmt: skip
+    assert str(canonicalize_license_expression(labels[f"{lead}licenses"])) == labels[f"{lead}licenses"]
+    assert labels[f"{lead}licenses"] != "Apache-2.0"
+    assert labels[f"{lead}revision"] == IDENTITY.orbit
+    assert labels["io.orbit.base"] == IDENTITY.base
+
+
+def test_a_base_that_is_an_image_is_named_with_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = f"registry.example/debian:12@sha256:{'d' * 64}"
+    monkeypatch.setattr(runtime, "load_base", lambda _name: BaseDefinition(schema=2, image=pinned))
+    labels = image_labels(PROFILE, msgspec.structs.replace(IDENTITY, base="d" * 64))
+    assert labels["org.opencontainers.image.base.name"] == "registry.example/debian:12"
+    assert labels["org.opencontainers.image.base.digest"] == f"sha256:{'d' * 64}"
+    assert "io.orbit.base" not in labels
+    monkeypatch.setattr(
+        runtime, "load_base", lambda _name: BaseDefinition(schema=2, image=f"oci:/some/folder@{pinned}")
+    )
+    assert "org.opencontainers.image.base.name" not in image_labels(PROFILE, IDENTITY)
+
+
+def test_the_publisher_adds_labels_and_replaces_none() -> None:
+    def profile(**labels: str) -> Profile:
+        named = {f"org.opencontainers.image.{key}": value for key, value in labels.items()}
+        return msgspec.structs.replace(PROFILE, image=msgspec.structs.replace(PROFILE.image, labels=named))
+
+    found = image_labels(profile(vendor="somebody", source="https://example.org/x"), IDENTITY)
+    assert found["org.opencontainers.image.vendor"] == "somebody"
+    with pytest.raises(InputError, match="created, which Orbit computes"):
+        image_labels(profile(created="now"), IDENTITY)
 
 
 def test_any_user_any_folder_and_one_entry_point() -> None:
