@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from orbit.audit.installed.tree import resolve
 from orbit.image.base.control import paragraphs
@@ -18,26 +19,36 @@ NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_/-]*( with [A-Za-z0-9. _-]+ excepti
 DOC = "usr/share/doc"
 
 
-def licence_of(contents: Contents, package: str, known: Knowledge) -> Licence:
-    """The licences of all files of the source of ``package``: its copyright file speaks of no binary alone."""
-    path = f"{DOC}/{package}/copyright"
+def licence_of(contents: Contents, package: str, siblings: Sequence[str], known: Knowledge) -> Licence:
+    """The licences of all files of the source of ``package``: its copyright file speaks of no binary alone.
+
+    Where the package has none (its documentation folder was a link to that of another package, Debian policy 12.5, and
+    the link is not in the image), that of a sibling counts: a package of the same source and version that it needs.
+    """
+    own = f"{DOC}/{package}/copyright"
+    path = next(
+        (place for place in (own, *(f"{DOC}/{name}/copyright" for name in siblings)) if contents.read(place)), own
+    )
     found = path if path in contents.tree.entries else resolve(contents.tree, path)
     text = contents.read(path)
     if found is None or text is None:
         return Licence(unknown="no copyright file", missing=(f"/{path}",))
+    missing = () if path == own else (f"/{own}",)
     fact = contents.tree.entries.get(found)
     texts = (LicenceText(path=f"/{path}", sha256=contents.sha256(path), size=fact.size if fact else 0),)
     names, problem = read_copyright(text)
     if problem:
-        return Licence(unknown=problem, texts=texts)
+        return Licence(unknown=problem, texts=texts, missing=missing)
     parts = [to_expression(name, known) for name in names]
     if "" in parts:
         strange = names[parts.index("")]
         said = tuple(Said(where="copyright", text=tidy(name)) for name in names)
-        return Licence(unknown=f"short name {tidy(strange, 80)!r} cannot be read", said=said, texts=texts)
+        return Licence(
+            unknown=f"short name {tidy(strange, 80)!r} cannot be read", said=said, texts=texts, missing=missing
+        )
     expression = canonical_expression(all_of(parts))
     said = tuple(Said(where="copyright", text=tidy(name)) for name in names)
-    return Licence(expression=expression, declared=expression, said=said, texts=texts)
+    return Licence(expression=expression, declared=expression, said=said, texts=texts, missing=missing)
 
 
 def read_copyright(text: bytes) -> tuple[tuple[str, ...], str]:

@@ -148,11 +148,25 @@ def components(contents: Contents, packages: Sequence[Package], base: str, known
                 qualifiers={"arch": tidy(package.architecture), "distro": distro},
             ),
             summary=tidy(item.summary),
-            licence=licence_of(contents, package.name, known),
+            licence=licence_of(contents, package.name, _siblings(item, packages), known),
             inside=base,
             depends=tuple(sorted(needs)),
             notes={key: tidy(value) for key, value in notes.items()},
         )
+
+
+def _siblings(item: Package, packages: Sequence[Package]) -> list[str]:
+    """Names of the packages of the same source and version that a package needs, the nearest first."""
+    same = {
+        other.package.name: other
+        for other in packages
+        if (other.package.source, other.package.source_version) == (item.package.source, item.package.source_version)
+    }
+    pending = [item.package.name]
+    for name in pending:
+        needs = (need for names in same[name].depends for need in names if need in same)
+        pending += [need for need in dict.fromkeys(needs) if need not in pending]
+    return pending[1:]
 
 
 def count(contents: Contents, packages: Sequence[Package]) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ of the licence beside it, known by its bytes, it does.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 
 from orbit.release.sbom.expressions import canonical_expression, licences_in
@@ -105,6 +106,8 @@ def _meanings(item: Said, known: Knowledge) -> tuple[str, ...]:
         return (expression,) if expression else ()
     if item.where == CLASSIFIER:
         return (OWN_TERMS,) if item.text == FOREIGN else known.classifiers.get(item.text, ())
+    if text := known.texts.get(hashlib.sha256(item.text.encode("utf-8", "replace")).hexdigest()):
+        return (text,)
     lines = [line.strip() for line in item.text.splitlines() if line.strip()]
     for title in (item.text, " ".join(lines[:2]), " ".join(lines[:1])):
         if found := known.may_mean(title):

@@ -55,7 +55,24 @@ def test_without_its_file_it_is_unknown_and_the_file_is_named(tmp_path: Path) ->
     assert found.missing == ("/usr/share/doc/libbar2/copyright",)
 
 
-def test_a_link_of_its_folder_is_followed(tmp_path: Path) -> None:
+def test_a_package_of_the_same_source_that_it_needs_speaks_for_it(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        files["var/lib/dpkg/status"] += b"""
+Package: libfoo-dev
+Status: install ok installed
+Architecture: amd64
+Source: foo (1.0-2)
+Version: 1:1.0-2+b1
+Depends: libbar2, libfoo1 (= 1)
+"""
+        files["var/lib/dpkg/info/libfoo-dev.list"] = b"/usr/share/doc/libfoo-dev\n/usr/lib/libfoo.so.1\n"
+
+    found = one(taken(make(tmp_path / "image", change)), "libfoo-dev").licence
+    assert found.expression == "(GPL-2.0-or-later OR MIT) AND LicenseRef-Debian-Odd-License"
+    assert found.missing == ("/usr/share/doc/libfoo-dev/copyright",)
+
+
+def test_its_own_file_counts_before_that_of_another(tmp_path: Path) -> None:
     def change(files: Files) -> None:
         files["usr/share/doc/libbar2/copyright"] = b"words\n"
 
