@@ -11,7 +11,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orbit import __version__
@@ -39,6 +39,22 @@ def build_parser() -> argparse.ArgumentParser:
         module.configure(child)
         child.set_defaults(run=module.run)
     return parser
+
+
+def add_actions(parser: argparse.ArgumentParser, package: str, actions: Mapping[str, str]) -> None:
+    """A command of several actions: each is a module of ``package``, with its line in the help of the command."""
+    children = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    for name, text in actions.items():
+        module = importlib.import_module(f"{package}.{name}")
+        child = children.add_parser(name, help=text, description=module.__doc__)
+        module.configure(child)
+        child.set_defaults(act=module.run)
+
+
+def run_action(args: argparse.Namespace) -> int:
+    """Run the action that was chosen."""
+    status: int = args.act(args)
+    return status
 
 
 def add_profile_option(parser: argparse.ArgumentParser) -> None:

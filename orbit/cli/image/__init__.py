@@ -1,16 +1,18 @@
 """Images: built without a container engine, looked into, compared, checked, and taken where they are needed.
 
-``build`` makes the OCI layout of a profile; ``context`` and ``tree`` are the way through docker's own builder.
-``inspect`` is about a finished image; ``load`` and ``smoke`` take it into an engine. Page: docs/image.md.
+``build`` makes the OCI layout of a profile on the packages of ``base``, ``slim`` makes it smaller; ``context`` and ``tree``
+are the way through docker's own builder. ``inspect``, ``sbom``, ``diff`` and ``smoke`` are about a finished image;
+``push``, ``pull``, ``load`` and ``export`` take it where it is needed. Page: docs/image.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 
-HELP = "build, inspect, load or smoke-test the image"
+from orbit.cli import add_actions, run_action
+
+HELP = "build, inspect, compare, check, slim and carry the image"
 ACTIONS = {
     "build": "lockfile -> kernels -> environment -> OCI layout; what is there is reused",
     "base": "the packages every image stands on: show, check, refresh, fetch, export",
@@ -30,18 +32,10 @@ ACTIONS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Sub-commands and their options; each is a module beside this one."""
-    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    for name, text in ACTIONS.items():
-        module = importlib.import_module(f"orbit.cli.image.{name}")
-        child = actions.add_parser(name, help=text, description=module.__doc__)
-        module.configure(child)
-        child.set_defaults(act=module.run)
+    add_actions(parser, __name__, ACTIONS)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Dispatch to the action."""
-    status: int = args.act(args)
-    return status
+run = run_action
 
 
 def default_layout(profile: str) -> Path:

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+
+from orbit.cli import add_actions, run_action
 
 HELP = "plan, build, verify and inspect the CUDA kernels of a profile"
 ACTIONS = {
@@ -26,15 +27,7 @@ ACTIONS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Sub-commands and their options; each is a module beside this one."""
-    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    for name, text in ACTIONS.items():
-        module = importlib.import_module(f"orbit.cli.kernels.{name}")
-        child = actions.add_parser(name, help=text, description=module.__doc__)
-        module.configure(child)
-        child.set_defaults(act=module.run)
+    add_actions(parser, __name__, ACTIONS)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Dispatch to the action."""
-    status: int = args.act(args)
-    return status
+run = run_action
