@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,6 +38,7 @@ MAX_INSIDE = 200
 """Members of one archive that are compared to the cause; of more only the names are told."""
 MAX_BYTECODE_BYTES = 64 << 20
 TEXT_HEAD_BYTES = 1 << 16
+LINE_CHARS = 400
 
 
 def compare_content(name: str, left: Path, right: Path, depth: int = 0) -> ContentDifference:
@@ -105,8 +106,8 @@ def _rows_of_record(found: ContentDifference, left: Path, right: Path) -> Conten
     rows = sorted((one - two).elements()), sorted((two - one).elements())
     return msgspec.structs.replace(
         found,
-        lines_left=tuple(rows[0][:SHOWN]),
-        lines_right=tuple(rows[1][:SHOWN]),
+        lines_left=_short(rows[0][:SHOWN]),
+        lines_right=_short(rows[1][:SHOWN]),
         num_lines_left=len(rows[0]),
         num_lines_right=len(rows[1]),
     )
@@ -135,12 +136,16 @@ def _of_member(member: MemberDifference, form: str, name: str = "") -> ContentDi
         left_bytes=member.left_bytes,
         right_bytes=member.right_bytes,
         causes=member.causes,
-        lines_left=member.lines_left,
-        lines_right=member.lines_right,
+        lines_left=_short(member.lines_left),
+        lines_right=_short(member.lines_right),
         num_lines_left=member.num_lines_left,
         num_lines_right=member.num_lines_right,
         binary=member.binary,
     )
+
+
+def _short(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}..." for line in lines)
 
 
 # --- bytecode and data ------------------------------------------------------------------------------------------------

@@ -141,6 +141,8 @@ def _compare(images: _Images, pairs: Sequence[Pair], options: Options, progress:
         work.unread = []
         found = work.compare()
     progress.step(f"{plural(len(found.found), 'path')} of {found.equal + len(found.found):,} differ")
+    causes = dict(_stream_causes(work, found))
+    work.facts = ({}, {})  # what is still wanted of them is in the trees
     contents, skipped = _look_into(work, found)
     if work.unread:
         what = plural(len(work.unread), "layer")
@@ -148,7 +150,7 @@ def _compare(images: _Images, pairs: Sequence[Pair], options: Options, progress:
     return _Found(
         groups=make_groups(work.left, work.right, found.found, contents),
         times=found.times,
-        causes=dict(_stream_causes(work, found)),
+        causes=causes,
         read=frozenset(pairs) - frozenset(work.unread),
         skipped=tuple(skipped),
     )

@@ -102,7 +102,7 @@ def _group(group: Group, limit: int | None, style: Style) -> Iterator[str]:
     whys = list(group.whys.items())
     if whys and (total > 1 or limit == 0):
         shown = whys if limit is None else whys[:WHYS]
-        rest = f"; {len(whys) - len(shown)} other causes" if len(shown) < len(whys) else ""
+        rest = f"; {plural(len(whys) - len(shown), 'other cause')}" if len(shown) < len(whys) else ""
         yield "  " + "; ".join(f"{count:,} x {words}" for words, count in shown) + rest
     files = sorted(group.files, key=_weight)
     chosen = files if limit is None else files[:limit]
@@ -168,7 +168,8 @@ def _content(found: ContentDifference, limit: int | None, style: Style, indent: 
     for mark, lines in (("-", found.lines_left), ("+", found.lines_right)):
         yield from (f"{indent}{mark} {_cut(line)}" for line in [line for line in lines if line.strip()][:limit])
     if found.differing_bytes is not None:
-        yield f"{indent}{plural(found.differing_bytes, 'byte')} differ, the first at {found.first:,}"
+        verb = "differs" if found.differing_bytes == 1 else "differ"
+        yield f"{indent}{plural(found.differing_bytes, 'byte')} {verb}, the first at {found.first:,}"
     if found.binary is not None:
         yield from _sections(found.binary.sections, limit, indent)
         for image in found.binary.images[:limit]:

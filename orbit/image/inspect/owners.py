@@ -43,15 +43,15 @@ class Owners:
     """The owners of everything in one root file system."""
 
     def __init__(self, tree: Tree, texts: Mapping[str, bytes]) -> None:
-        self.dists = tuple(_dists(tree, texts))
-        self._homes = sorted({home_of(dist.site) for dist in self.dists}, key=lambda home: (-len(home), home))
-        self._sites = sorted({dist.site for dist in self.dists})
-        self._folders = {dist.folder: _python(dist) for dist in self.dists}
+        dists = tuple(_dists(tree, texts))
+        self._homes = sorted({home_of(dist.site) for dist in dists}, key=lambda home: (-len(home), home))
+        self._sites = sorted({dist.site for dist in dists})
+        self._folders = {dist.folder: _python(dist) for dist in dists}
         self._versions = debian_versions(texts.get(STATUS, b""))
         self._files: dict[str, Owner] = {}
         for path, owner in _listed(tree, texts, self._versions):
             self._files.setdefault(path, owner)
-        for dist in self.dists:
+        for dist in dists:
             owner = _python(dist)
             for row in dist.rows:
                 self._files.setdefault(row.path, owner)
@@ -72,7 +72,7 @@ class Owners:
 
     def installed(self) -> Iterator[Owner]:
         """Every distribution and every package."""
-        yield from map(_python, self.dists)
+        yield from self._folders.values()
         yield from (Owner(DEBIAN, name, version) for name, version in self._versions.items())
 
     def _place(self, path: str) -> str:
