@@ -1,8 +1,8 @@
 """Images: built without a container engine, looked into, compared, checked, and taken where they are needed.
 
 ``build`` makes the OCI layout of a profile on the packages of ``base``, ``slim`` makes it smaller; ``context`` and
-``tree`` are the way through docker's own builder. ``inspect``, ``sbom``, ``diff`` and ``smoke`` are about a finished image;
-``push``, ``pull``, ``load`` and ``export`` take it where it is needed. Page: docs/image.md.
+``tree`` are the way through docker's own builder. ``inspect``, ``sbom``, ``diff`` and ``smoke`` are about a finished
+image; ``push``, ``pull``, ``load`` and ``export`` take it where it is needed. Page: docs/image.md.
 """
 
 from __future__ import annotations
