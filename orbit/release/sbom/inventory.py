@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from orbit.audit.facts import Distribution
 from orbit.core.console import Progress
 from orbit.core.findings import Finding
+from orbit.kernels.manifest import BuildManifest
 from orbit.release.sbom import debian, libraries, parts, python
 from orbit.release.sbom.contents import Contents, read_contents
 from orbit.release.sbom.knowledge import Knowledge, knowledge
@@ -22,16 +23,19 @@ TITLE, VERSION = "org.opencontainers.image.title", "org.opencontainers.image.ver
 PYTHON_SERIES = "3.12"
 
 
-def take_inventory(spec: str, *, cache: Path | None, progress: Progress) -> Inventory:
+def take_inventory(
+    spec: str, *, cache: Path | None, progress: Progress, manifests: Sequence[BuildManifest] = ()
+) -> Inventory:
     """The inventory of the image that ``spec`` names, see :func:`orbit.audit.images.opened.open_image`.
 
-    With ``cache`` (a folder) layers that were read before are not read again. Raises :class:`InputError` for what is
+    ``manifests``: of the kernels, which the image itself does not have. With ``cache`` (a folder) layers that were
+    read before are not read again. Raises :class:`InputError` for what is
     no image; whatever an image has in it becomes components and findings, never an exception.
     """
-    return inventory_of(read_contents(spec, cache=cache, progress=progress), knowledge())
+    return inventory_of(read_contents(spec, cache=cache, progress=progress), knowledge(), manifests)
 
 
-def inventory_of(contents: Contents, known: Knowledge) -> Inventory:
+def inventory_of(contents: Contents, known: Knowledge, manifests: Sequence[BuildManifest] = ()) -> Inventory:
     """The inventory of an image that was read."""
     stated = read_record(contents)
     dists = python.installed(contents)
@@ -41,7 +45,7 @@ def inventory_of(contents: Contents, known: Knowledge) -> Inventory:
     found = [
         *_with_needs(python.components(contents, dists, stated, known), dists, stated, tops),
         *libraries.components(contents, tops),
-        *parts.kernels(contents, stated, tops),
+        *parts.kernels(contents, stated, tops, manifests),
         *_by_reference(parts.interpreters(contents, stated, known), packages),
         *debian.components(contents, packages, system.ref if system else "", known),
         *([system] if system else []),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from orbit.audit.facts import join
-from orbit.core.records import compact_json, parse_toml
-from orbit.env.record import Kernels
+from orbit.core.records import compact_json, content_key, parse_toml
 from orbit.errors import InputError
+from orbit.kernels.manifest import BuildManifest
 from orbit.release.sbom.contents import OWN_DATA, Contents
 from orbit.release.sbom.debian import Package, release_of
 from orbit.release.sbom.knowledge import Knowledge
@@ -31,11 +31,18 @@ class Recipe(msgspec.Struct, frozen=True):
     dist: str = ""
 
 
-def kernels(contents: Contents, stated: Stated, references: Mapping[str, str]) -> Iterator[Component]:
-    """A component for each distribution that Orbit compiled, with the device code its build left in it."""
+def kernels(
+    contents: Contents, stated: Stated, references: Mapping[str, str], manifests: Sequence[BuildManifest]
+) -> Iterator[Component]:
+    """A component for each distribution that Orbit compiled, with the device code its build left in it.
+
+    Of ``manifests`` those count whose wheel is, by its sha256, the one the environment record names.
+    """
     if stated.record is None:
         return
     recipes = _recipes(contents)
+    wheels = {item.name: item.sha256 for item in stated.record.distributions}
+    built = {manifest.wheel_sha256: manifest for manifest in manifests}
     for item in stated.record.kernels:
         recipe, sha256 = recipes.get(item.dist, ("", ""))
         notes = {
@@ -43,7 +50,7 @@ def kernels(contents: Contents, stated: Stated, references: Mapping[str, str]) -
             "recipe-sha256": sha256,
             "requested": " ".join(item.requested),
             "found": tidy(compact_json(item.found).decode(), 4000),
-        } | {name: value for name, value in _origin(item).items() if value}
+        } | _origin(built.get(wheels.get(item.dist, "")))
         yield Component(
             ref=f"kernel:{item.dist}",
             kind="kernel",
@@ -57,9 +64,17 @@ def kernels(contents: Contents, stated: Stated, references: Mapping[str, str]) -
         )
 
 
-def _origin(item: Kernels) -> dict[str, str]:
-    """Source and build manifest, where the environment record has them."""
-    return {"source": getattr(item, "source", ""), "manifest": getattr(item, "manifest", "")}
+def _origin(manifest: BuildManifest | None) -> dict[str, str]:
+    """What the build manifest says of source and compiler."""
+    if manifest is None:
+        return {}
+    source = manifest.source
+    return {
+        "source": f"{source.kind} {tidy(source.url or source.file)} {source.commit}".strip(),
+        "source-sha256": source.identity,
+        "manifest": content_key(manifest),
+        "compiler": tidy(manifest.compiler),
+    }
 
 
 def _place(reference: str, file: str) -> str:

@@ -119,15 +119,21 @@ def _findings(rows: Sequence[LicenceRow]) -> Iterator[Finding]:
         elif row.group == UNKNOWN:
             fix = "read its texts and write the conclusion into env/licenses.toml"
             yield _finding("license-unknown", subject, row.unknown or "its licence is unknown", row, fix)
-        if row.missing:
+        if row.missing and row.kind == "debian" and row.texts:
+            message = f"its copyright file is in the image under another name: {row.texts[0]} ({row.missing[0]} is not)"
+            fix = "keep the links of usr/share/doc in the base"
+            yield _finding("license-text", subject, message, row, fix, severity=Severity.WARNING)
+        elif row.missing:
             message = f"licence texts that must travel are not in the image: {', '.join(row.missing)}"
             yield _finding("license-text", subject, message, row, "keep licence files in the image")
 
 
-def _finding(rule: str, subject: str, message: str, row: LicenceRow, fix: str) -> Finding:
+def _finding(
+    rule: str, subject: str, message: str, row: LicenceRow, fix: str, *, severity: Severity = Severity.ERROR
+) -> Finding:
     return Finding(
         rule=rule,
-        severity=Severity.ERROR,
+        severity=severity,
         subject=subject,
         message=message,
         evidence={"kind": row.kind, "texts": str(len(row.texts))},
@@ -169,7 +175,7 @@ def render_licences(report: LicenceReport) -> str:
     if report.without_text:
         lines += ["", f"no licence text in the image ({len(report.without_text)}): {', '.join(report.without_text)}"]
     if report.findings:
-        lines += ["", *_finding_lines(report.findings), _number(len(report.findings))]
+        lines += ["", *_finding_lines(report.findings), _number(sum(finding.fatal for finding in report.findings))]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from orbit.core.console import Progress
 from orbit.core.files import write_atomic
 from orbit.core.findings import Finding
 from orbit.core.records import Record
+from orbit.kernels.manifest import BuildManifest
 from orbit.release.sbom.cyclonedx import to_cyclonedx
 from orbit.release.sbom.inventory import take_inventory
 from orbit.release.sbom.knowledge import UNKNOWN, knowledge
@@ -67,13 +68,21 @@ LICENSED = ("python", "vendored-python", "orbit", "interpreter", "debian")
 """Kinds with a licence of their own to state."""
 
 
-def write_sboms(layout: Path | str, folder: Path, *, cache: Path | None, progress: Progress) -> SbomResult:
+def write_sboms(
+    layout: Path | str,
+    folder: Path,
+    *,
+    cache: Path | None,
+    progress: Progress,
+    manifests: Sequence[BuildManifest] = (),
+) -> SbomResult:
     """Write ``sbom.cdx.json`` and ``sbom.spdx.json`` of the image at ``layout`` into ``folder``, which is made.
 
-    Returns counts and findings: any finding means that the image does not hold what it says. ``cache``: the folder of
+    Returns counts and findings: any finding means that the image does not hold what it says. ``manifests``: of the
+    kernels in it. ``cache``: the folder of
     the facts of layers (``cache_root() / "facts"``). Raises :class:`InputError` for what is no image.
     """
-    inventory = take_inventory(str(layout), cache=cache, progress=progress)
+    inventory = take_inventory(str(layout), cache=cache, progress=progress, manifests=manifests)
     folder.mkdir(parents=True, exist_ok=True)
     files = {form: folder / name for form, name in FILES.items()}
     for form, path in files.items():

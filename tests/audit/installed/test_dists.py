@@ -84,3 +84,9 @@ def test_folded_lines_are_joined_in_one_go() -> None:
     assert read_headers(b" lost\nA: 1\n 2\n\t3\nB: x\nA: 4\n\nC: body\n") == {"a": ["1\n2\n3", "4"], "b": ["x"]}
     (value,) = read_headers(b"A: 1\n" + b" x\n" * 1_000_000)["a"]
     assert value.count("\n") == 1_000_000
+
+
+def test_a_line_of_blanks_continues_a_field() -> None:
+    """As in the METADATA of sglang 0.5.16 and helion 0.2.6: a licence in its own field, and requirements after it."""
+    found = read_headers(b"License: MIT License\n        \n        Words.\n\t\nRequires-Dist: torch\n\nbody: x\n")
+    assert found == {"license": ["MIT License\n\nWords.\n"], "requires-dist": ["torch"]}

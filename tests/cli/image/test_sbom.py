@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from orbit.cli import main
+from orbit.core.paths import data_root
 from tests.release.sbom.documents import cyclonedx_problems, spdx_problems
 from tests.release.sbom.material import SITE, Files, make
 
@@ -100,6 +102,12 @@ def test_mistakes_are_told(
     assert what in err
 
 
-def test_schemas_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "SbomResult" in run(capsys, "--schema")[1]
-    assert "LicenceReport" in run(capsys, "--licenses", "--schema")[1]
+@pytest.mark.parametrize(("name", "options"), [("image-sbom", ()), ("image-licenses", ("--licenses",))])
+def test_the_published_schemas_are_those_of_the_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: tuple[str, ...]
+) -> None:
+    published = (data_root() / "docs" / "schemas" / f"{name}.json").read_text()
+    command = f"orbit image sbom {' '.join((*options, '--schema'))} > docs/schemas/{name}.json"
+    assert run(capsys, *options, "--schema")[1] == published, command
+    _, out, _ = run(capsys, make(tmp_path / "image"), *options, "--json")
+    jsonschema.validate(json.loads(out), json.loads(published))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from orbit.core.console import Silent
+from orbit.kernels.manifest import BuildManifest
+from orbit.kernels.sources import Source
+from orbit.release.sbom.inventory import take_inventory
 from tests.release.sbom.material import HOME, SITE, Files, make, one, record, taken
 from tests.writers.elf import write_elf
 
@@ -25,6 +29,24 @@ def test_the_interpreter_of_the_environment_has_its_version_and_what_it_loads(tm
     assert own.licence.unknown
     assert [text.path for text in own.licence.texts] == [f"/{HOME}/lib/python3.12/LICENSE.txt"]
     assert (other.version, other.notes) == ("", {"series": "3.11"})
+
+
+def manifest(wheel_sha256: str) -> BuildManifest:
+    return BuildManifest(
+        recipe="own-kernels", dist="own-kernels", version="1.5", requested=(), units=(), found=(), compiler="nvcc V13",
+        source=Source(kind="sdist", version="1.5", sha256="c" * 64, file="own-1.5.tar.gz"), host_compiler="", python="",
+        group="", closure="", env={}, shim="", wheel="own-kernels.whl", wheel_sha256=wheel_sha256,
+    )  # fmt: skip
+
+
+def test_a_build_manifest_counts_when_its_wheel_is_the_one_in_the_image(tmp_path: Path) -> None:
+    layout = str(make(tmp_path / "image"))
+    for wheel, expected in (("3" * 64, "c" * 64), ("4" * 64, "")):
+        inventory = take_inventory(layout, cache=None, progress=Silent(), manifests=[manifest(wheel)])
+        notes = one(inventory, "own-kernels", "kernel").notes
+        assert notes.get("source-sha256", "") == expected
+        assert notes.get("source", "") == ("sdist own-1.5.tar.gz" if expected else "")
+        assert ("manifest" in notes) is bool(expected)
 
 
 def test_the_base_is_what_its_os_release_says(tmp_path: Path) -> None:
