@@ -55,9 +55,17 @@ def _verdict(found: ImageDiff, style: Style) -> str:
         note = "" if found.left.digest == found.right.digest else " (digests of two kinds of document)"
         return style.paint("equal", "ok") + note
     parts = [f"{found.counts[change]:,} {change}" for change in CHANGES if found.counts.get(change)]
-    files = f"files: {', '.join(parts)}" if parts else "no file differs"
+    files = f"files: {', '.join(parts)}" if parts else f"no file; {_rest(found)}"
     causes = why(found.causes)
     return style.paint("DIFFERENT", "error") + f": {files}" + (f"; {causes}" if causes else "")
+
+
+def _rest(found: ImageDiff) -> str:
+    """What differs in images of equal files."""
+    layers = {layer.change for layer in found.layers} - {"same"}
+    what = [name for name, there in (("configuration", found.config), ("manifest", found.manifest)) if there]
+    what += [{"recompressed": "compression", "reordered": "order of layers"}.get(change, "layers") for change in layers]
+    return ", ".join(sorted(what))
 
 
 def _changes(title: str, changes: Sequence[Change]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orbit.image.diff.text import render
 from tests.image.diff.material import base, compared, image, left_layers, library, rich
-from tests.image.inspect.material import HOSTILE
+from tests.image.inspect.material import HOSTILE, as_zstd
 from tests.writers.tiny_image import file
 
 
@@ -49,7 +49,14 @@ def test_one_line_for_the_reason_of_a_stream_with_equal_files(tmp_path: Path) ->
     members = [file("a", b"1"), file("b", b"2")]
     text = render(compared(image(tmp_path / "left", [members]), image(tmp_path / "right", [members[::-1]])))
     assert "equal files, order of entries only" in text
-    assert "no file differs" in text
+    assert "DIFFERENT: no file; layers" in text
+
+
+def test_compression_alone(tmp_path: Path) -> None:
+    left, right = (image(tmp_path / name, left_layers()) for name in ("left", "right"))
+    text = render(compared(left, as_zstd(right)))
+    assert "compressed differently, the same content" in text
+    assert "DIFFERENT: no file; compression" in text
 
 
 def test_names_of_files_cannot_write_on_the_terminal(tmp_path: Path) -> None:
