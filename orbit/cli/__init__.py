@@ -97,10 +97,20 @@ def limit_of(args: argparse.Namespace) -> Limit:
 
 
 def print_json(value: object) -> None:
-    """``value`` as indented JSON on stdout, keys sorted."""
+    """``value`` as indented JSON on stdout, keys sorted, paths as strings."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode() + "\n")
+    encoded = msgspec.json.encode(value, enc_hook=_path_as_string, order="sorted")
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+
+
+def _path_as_string(value: object) -> str:
+    """For msgspec, which knows no paths."""
+    from pathlib import PurePath
+
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError(f"no JSON for {type(value).__name__}")
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -129,3 +129,10 @@ def test_a_closed_pipe_is_a_quiet_end() -> None:
     done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+def test_results_with_paths_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.print_json({"layout": Path("/a/b"), "layers": [1]})
+    assert json.loads(capsys.readouterr().out) == {"layout": "/a/b", "layers": [1]}
+    with pytest.raises(NotImplementedError, match="no JSON for object"):
+        cli.print_json(object())
