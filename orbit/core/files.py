@@ -29,7 +29,12 @@ NETWORK_ERRORS = frozenset({"ConnectionError", "TimeoutError", "gaierror", "URLE
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace ``path`` by ``data``; after a crash the file is the old one or the new one, whole."""
+    """Replace ``path`` by ``data``; after a crash the file is the old one or the new one, whole.
+
+    Raises :class:`InputError` when a folder is in its place.
+    """
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder", fix="name the file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
     try:

@@ -72,6 +72,12 @@ def test_write_atomic_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["file"]
 
 
+def test_write_atomic_names_the_folder_that_is_in_the_way(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{tmp_path}: is a folder"):
+        write_atomic(tmp_path, b"one")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_write_atomic_keeps_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_atomic(path, b"old")
