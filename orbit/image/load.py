@@ -17,10 +17,11 @@ import msgspec
 
 from orbit.core import proc
 from orbit.core.console import Progress
-from orbit.errors import CheckFailed, CommandFailed, InputError, MissingError
+from orbit.errors import CheckFailed, CommandFailed, MissingError
 from orbit.image import docker
 from orbit.image.docker import ANSWER_TIMEOUT_S, CLIENT_VARIABLE, NO_ENGINE, LoadedImage
 from orbit.image.export.archive import oci_archive
+from orbit.image.export.formats import check_name
 from orbit.image.oci import REF_KEY, Layout, read_layout
 
 EngineName = Literal["docker", "podman", "containerd"]
@@ -29,7 +30,6 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD_NAME_KEY = "io.containerd.image.name"
 """The annotation by which containerd names an imported image."""
 AGAIN = "run the same command again; nothing has the name"
-NAME = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
 
 
 def find_engine(name: EngineName) -> tuple[list[str], str] | str:
@@ -77,8 +77,7 @@ def load_into(engine: EngineName, path: Path, *, tag: str, progress: Progress) -
 
     Raises as :func:`orbit.image.docker.load_image` does, and :class:`InputError` for a name no engine takes.
     """
-    if not NAME.fullmatch(tag):
-        raise InputError(f"--tag {tag!r}: not NAME:TAG", fix="lower-case letters, digits and . _ - / in the name")
+    check_name(tag)
     if engine == "docker":
         return docker.load_image(path, tag=tag, progress=progress)
     layout = read_layout(path)

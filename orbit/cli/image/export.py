@@ -25,11 +25,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write it and say what it is."""
     from orbit.core.console import Console
-    from orbit.image.export.formats import check_export, export_image
-    from orbit.image.oci import read_layout
+    from orbit.image.export.formats import export_image, plan_export
 
     if args.dry_run:
-        image, tool = read_layout(args.layout), check_export(args.format)
+        image, name, tool = plan_export(args.layout, args.format, args.out, args.tag)
+        if args.json:
+            plan = {"format": args.format, "out": args.out, "image": image.digest, "name": name, "tool": tool}
+            print_json(plan)
+            return 0
         print(f"{image.digest} as {args.format} into {args.out}{tool and f' with {tool}'}; nothing was changed")
         return 0
     result = export_image(args.layout, args.format, args.out, progress=Console(), name=args.tag)

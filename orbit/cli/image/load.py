@@ -27,15 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load it and say what the engine has now."""
     from orbit.core.console import Console
-    from orbit.image.export.formats import image_name
+    from orbit.image.export.formats import check_name, image_name
     from orbit.image.load import choose_engine, load_into, require
     from orbit.image.oci import read_layout
 
     path = args.layout or default_layout(args.profile)
     layout = read_layout(path)
-    tag, engine = args.tag or image_name(layout), choose_engine(args.engine)
+    tag, engine = check_name(args.tag or image_name(layout)), choose_engine(args.engine)
     if args.dry_run:
         version = require(engine)[1]
+        if args.json:
+            print_json({"engine": engine, "id": layout.manifest.config.digest, "tag": tag, "version": version})
+            return 0
         print(f"{layout.manifest.config.digest} as {tag} into {engine} {version}; nothing was changed")
         return 0
     loaded = load_into(engine, path, tag=tag, progress=Console())

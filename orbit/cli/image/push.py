@@ -86,4 +86,4 @@ def print_plan(blobs: Sequence[BlobState], moved: int, where: str) -> None:
     """What would travel."""
     print_blobs(blobs)
     count = sum(blob.state == "missing" for blob in blobs)
-    print(f"{where}: {count} of {len(blobs)} blobs, {moved} bytes would travel; nothing was changed")
+    print(f"{where}: {count} of {len(blobs)} blobs, {moved / 1e6:.1f} MB would travel; nothing was changed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from orbit.image.export.squashfs import find_mksquashfs, write_squashfs
 from orbit.image.oci import REF_KEY, Layout, read_layout
 
 SCHEMA = 1
+NAMED: tuple[Format, ...] = ("oci-archive", "docker-archive")
 TITLE_LABEL = "org.opencontainers.image.title"
+NAME = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
 
 
 class ExportResult(Record, frozen=True, kw_only=True):
@@ -46,6 +49,25 @@ def image_name(image: Layout) -> str:
     return f"{image.config.config.labels.get(TITLE_LABEL, 'orbit/image')}:latest"
 
 
+def check_name(name: str) -> str:
+    """``name`` again. Raises :class:`InputError` for one that no engine takes."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"--tag {name!r}: not NAME:TAG", fix="lower-case letters, digits and . _ - / in the name")
+    return name
+
+
+def plan_export(path: Path, form: Format, out: Path, name: str = "") -> tuple[Layout, str, str]:
+    """The image, its name inside (empty where the format knows none) and the tool that will write it.
+
+    Raises as :func:`export_image` does before it writes anything.
+    """
+    image = read_layout(path)
+    if out.is_dir():
+        raise InputError(f"{out}: is a folder", fix="name the file to write")
+    chosen = check_name(name) if name else image_name(image)
+    return image, chosen if form in NAMED else "", check_export(form)
+
+
 def check_export(form: Format) -> str:
     """The tool that a format needs, with its version; empty for none. Raises :class:`MissingError`."""
     if form == "squashfs":
@@ -60,15 +82,10 @@ def export_image(path: Path, form: Format, out: Path, *, progress: Progress, nam
     no file, :class:`MissingError` when the format's tool is not there, :class:`CheckFailed` for a damaged layer and
     :class:`RefusedError` when the disk is too small.
     """
-    image = read_layout(path)
-    if out.is_dir():
-        raise InputError(f"{out}: is a folder", fix="name the file to write")
-    named = form in ("oci-archive", "docker-archive")
-    name = (name or image_name(image)) if named else ""
-    tool = check_export(form)
+    image, name, tool = plan_export(path, form, out, name)
     packed = sum(layer.size for layer in image.layers)
     sizes = tar_sizes(image, progress) if form == "docker-archive" else {}
-    need = sum(sizes.values()) or (packed if named else packed * 5 // 4)
+    need = sum(sizes.values()) or (packed if form in NAMED else packed * 5 // 4)
     require_free(out.absolute().parent, need, f"the {form}")
     progress.step(f"{form} of {image.digest[:19]}")
     with _beside(out) as partial:

@@ -52,3 +52,23 @@ def test_a_missing_tool_ends_with_3_and_how_to_get_it(
 def test_a_folder_in_the_way_is_bad_input(layout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "export", str(layout), "--format", "oci-archive", "--out", str(tmp_path)]) == 2
     assert "is a folder" in capsys.readouterr().err
+
+
+def test_a_dry_run_answers_in_json_and_refuses_what_the_run_would(
+    layout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["image", "export", str(layout), "--format", "oci-archive", "--dry-run"]
+    assert main([*argv, "--out", str(tmp_path / "x"), "--tag", "a/b:1", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["name"], plan["image"], plan["out"]) == ("a/b:1", read_layout(layout).digest, str(tmp_path / "x"))
+    assert not (tmp_path / "x").exists()
+    assert main([*argv, "--out", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_a_name_no_engine_takes_is_bad_input(layout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["image", "export", str(layout), "--format", "docker-archive", "--out", str(tmp_path / "x")]
+    for more in ([], ["--dry-run"]):
+        assert main([*argv, "--tag", "Bad Name", *more]) == 2
+        assert "'Bad Name': not NAME:TAG" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
