@@ -228,7 +228,8 @@ def _users(row: ArchitectureRow) -> str:
 
 def _matrix(contents: Contents) -> Html:
     """Distributions x architectures."""
-    owners = [row for row in contents.owners if row.architectures][:MATRIX_OWNERS]
+    with_code = [row for row in contents.owners if row.architectures]
+    owners = sorted(with_code, key=lambda row: -sum(row.architectures.values()))[:MATRIX_OWNERS]
     archs = [row.arch for row in contents.architectures[:MATRIX_ARCHS]]
     if not owners:
         return Html("")

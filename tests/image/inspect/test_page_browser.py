@@ -55,6 +55,8 @@ def test_no_complaint_no_request_no_sideways_scrolling(page: Page, file: Path, w
     show(page, file, width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate("document.querySelectorAll('.box').length") > 10
+    tallest = "Math.max(...Array.from(document.querySelectorAll('tbody tr')).map(row => row.offsetHeight))"
+    assert page.evaluate(tallest) < 200  # no column is squeezed to a letter
     check_quiet(page)
 
 
