@@ -284,15 +284,19 @@ def _image_stage(run: Run) -> Outcome:
 def _sbom_stage(run: Run) -> Outcome:
     """Write down what the image holds, read from the image, and count it against what should be in it."""
     assert run.image is not None
+    assert run.wheelhouse is not None
     layout = run.folder / "image"
+    manifests = tuple(wheel.manifest for wheel in run.wheelhouse.wheels)
     inputs = {
         "image": run.image.digest,
+        "kernels": run.wheelhouse.manifest_hash,
         "code": tree_hash(PACKAGE / "release" / "sbom"),
         "licences": sha256_file(run.root / "env" / "licenses.toml"),
     }
 
     def work(folder: Path) -> dict[str, Any]:
-        result = write_sboms(layout, folder, cache=run.store.root / "facts", progress=run.progress)
+        facts = run.store.root / "facts"
+        result = write_sboms(layout, folder, cache=facts, progress=run.progress, manifests=manifests)
         dump_json(folder / "result.json", result)
         return {"components": result.components, "checked": result.checked}
 

@@ -105,6 +105,7 @@ def base_inputs(definition: BaseDefinition, lock: BaseLock) -> dict[str, object]
         "packages": lock.content,
         "keep": list(definition.keep),
         "drop": list(definition.drop),
+        "keep_links": list(definition.keep_links),
         "files": definition.files,
         "epoch": EPOCH_S,
     }

@@ -37,6 +37,8 @@ class BaseDefinition(Record, frozen=True, kw_only=True):
     """Shell patterns over paths that stay although ``drop`` names them."""
     drop: tuple[str, ...] = ()
     """Shell patterns over paths that are left out (``*`` also matches slashes)."""
+    keep_links: tuple[str, ...] = ()
+    """Shell patterns over symbolic links that stay although ``drop`` names them."""
     files: dict[str, str] = {}
     """Text files of our own by their path in the image; one that a package has, too, is replaced."""
     image: str = ""
@@ -77,7 +79,11 @@ def load_base(name: str) -> BaseDefinition:
 
 
 def _check_image(definition: BaseDefinition, path: str) -> None:
-    given = [key for key in ("distribution", "suites", "packages", "keep", "drop", "files") if getattr(definition, key)]
+    given = [
+        key
+        for key in ("distribution", "suites", "packages", "keep", "drop", "keep_links", "files")
+        if getattr(definition, key)
+    ]
     if given:
         raise InputError(f"{path}: image and {', '.join(given)}", fix="an image is taken as it is: keep one of the two")
     if not PINNED.fullmatch(definition.image):

@@ -44,7 +44,7 @@ def read_root(raw: Path, definition: BaseDefinition) -> Iterator[Member]:
     with tarfile.open(raw, "r:") as archive:
         for info in archive:
             name = os.path.normpath(info.name).strip("/")
-            if name == "." or name in definition.files or _dropped(name, definition):
+            if name == "." or name in definition.files or _dropped(name, definition, link=info.issym()):
                 continue
             if info.isdir():
                 yield Member(name, "dir", 0o1777 if info.mode & 0o1000 else 0o755)
@@ -61,10 +61,12 @@ def read_root(raw: Path, definition: BaseDefinition) -> Iterator[Member]:
     yield from (content(name, text.encode()) for name, text in sorted(definition.files.items()))
 
 
-def _dropped(name: str, definition: BaseDefinition) -> bool:
+def _dropped(name: str, definition: BaseDefinition, *, link: bool) -> bool:
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in TRACES):
         return True
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in definition.keep):
+        return False
+    if link and any(fnmatch.fnmatchcase(name, pattern) for pattern in definition.keep_links):
         return False
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in definition.drop)
 

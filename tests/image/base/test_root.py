@@ -89,6 +89,17 @@ def test_what_belongs_to_the_host_is_dropped_and_all_is_readable(tmp_path: Path)
     assert list(members)[-1] == "usr/bin/perl"
 
 
+def test_a_link_to_the_documentation_of_another_package_stays(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "raw", "w") as archive:
+        for name in ("usr/share/doc/libgcc-s1", "usr/share/doc/gcc/more"):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, "gcc"
+            archive.addfile(info)
+    keeping = msgspec.structs.replace(DEFINITION, keep_links=("usr/share/doc/lib*",))
+    links = [member.name for member in read_root(tmp_path / "raw", keeping) if member.kind == "symlink"]
+    assert links == ["usr/share/doc/libgcc-s1"]
+
+
 def test_files_of_our_own_are_there_whatever_is_dropped(tmp_path: Path) -> None:
     own = msgspec.structs.replace(DEFINITION, files={"etc/hostname": "ours\n", "etc/profile.d/x.sh": "X=1\n"})
     found = [member for member in read_root(raw_tar(tmp_path / "raw"), own) if member.name in own.files]
