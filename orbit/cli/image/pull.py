@@ -32,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_pull(reference, out, progress=progress, platform=args.platform, plain_http=args.plain_http)
         print_json(plan) if args.json else print_plan(plan.blobs, plan.moved_bytes, plan.reference)
         return 0
+    file = known_file(cache_root())
     result = pull(reference, out, progress=progress, platform=args.platform, plain_http=args.plain_http, jobs=jobs)
-    remember(known_file(cache_root()), reference.host, reference.repository, [blob.digest for blob in result.blobs])
+    remember(file, reference.host, reference.repository, [blob.digest for blob in result.blobs])
     if args.json:
         print_json(result)
         return 0

@@ -6,6 +6,7 @@ wrong or missing line costs one question.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,14 +28,18 @@ def recall(file: Path, host: str, repository: str) -> dict[str, str]:
 
 
 def remember(file: Path, host: str, repository: str, digests: Iterable[str]) -> None:
-    """``repository`` of ``host`` has these blobs. The oldest lines go when there are too many."""
+    """``repository`` of ``host`` has these blobs. The oldest lines go when there are too many.
+
+    A file that cannot be written stays as it is: what was transferred is no less there.
+    """
     everything = _load(file)
     lines = everything.pop(host, {})
     for digest in digests:
         lines.pop(digest, None)
         lines[digest] = repository
     everything[host] = dict(list(lines.items())[-LINES_MAX:])
-    dump_json(file, everything)
+    with contextlib.suppress(OSError):
+        dump_json(file, everything)
 
 
 def _load(file: Path) -> dict[str, dict[str, str]]:

@@ -79,3 +79,28 @@ def test_a_place_that_holds_something_else(
     (tmp_path / "got").write_text("x")
     assert main(["image", "pull", f"{registry.host}/a:1", "--out", str(tmp_path / "got")]) == 2
     assert "exists and is not an OCI layout" in capsys.readouterr().err
+
+
+def test_a_store_that_is_none_is_said_before_anything_comes(
+    registry: FakeRegistry,
+    layout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["image", "push", str(layout), f"{registry.host}/a:1"])
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    monkeypatch.setenv("ORBIT_CACHE", str(file))
+    assert main(["image", "pull", f"{registry.host}/a:1", "--out", str(tmp_path / "got")]) == 2
+    assert "ORBIT_CACHE" in capsys.readouterr().err
+    assert not (tmp_path / "got").exists()
+
+
+def test_a_store_that_cannot_be_written_takes_nothing_from_a_pull(
+    registry: FakeRegistry, layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["image", "push", str(layout), f"{registry.host}/a:1"])
+    monkeypatch.setenv("ORBIT_CACHE", "/proc/nothing-can-be-made-here")
+    assert main(["image", "pull", f"{registry.host}/a:1", "--out", str(tmp_path / "got")]) == 0
+    assert read_layout(tmp_path / "got").digest == read_layout(layout).digest
