@@ -169,7 +169,7 @@ def require_free(folder: Path, need_bytes: int, purpose: str) -> None:
     if free < need_bytes:
         raise RefusedError(
             f"{folder}: {purpose} needs {need_bytes / 1e9:.1f} GB of free disk, {free / 1e9:.1f} GB are left",
-            fix="free some room, or point ORBIT_CACHE and --dist at a larger disk",
+            fix="free some room there, or choose a folder on a larger disk (ORBIT_CACHE, --out, --dist)",
         )
 
 
@@ -253,7 +253,7 @@ def from_os_error(error: OSError, doing: str) -> OrbitError:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return RefusedError(
             f"not allowed to read or write while {doing}{where} ({said})",
-            fix="choose a folder you may write to: ORBIT_CACHE for the cache, --dist for results",
+            fix="choose a folder you may write to: ORBIT_CACHE for the cache, --out or --dist for results",
         )
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
         return InputError(f"{said} while {doing}{where}", fix="correct the path named")
