@@ -45,8 +45,8 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "two images are needed"),
-        (["EMPTY"], "two images are needed"),
+        ([], "are needed"),
+        (["EMPTY"], "are needed"),
         (["EMPTY", "EMPTY"], "neither index.json nor manifest.json"),
         (["EMPTY", "EMPTY", "--limit", "-1"], "--limit -1"),
         (["EMPTY", "none"], "neither index.json nor manifest.json"),
