@@ -26,7 +26,7 @@ from orbit.audit.images.tar_stream import Member, TarStream, clean
 from orbit.core import proc, tools
 from orbit.core.console import Progress
 from orbit.core.files import open_regular
-from orbit.errors import InputError
+from orbit.errors import CommandFailed, InputError
 from orbit.image.docker import require_engine
 
 ARCHITECTURE = "amd64"
@@ -36,6 +36,8 @@ ENGINES: dict[str, Callable[[], Path]] = {
     "docker-daemon": lambda: require_engine().client,
     "podman": lambda: tools.find("podman"),
 }
+NO_SUCH_IMAGE = ("no such image", "reference does not exist", "image not known", "failed to find image")
+"""What docker and podman say of a name they do not know."""
 AGAIN = "get the image again: it was changed or cut short"
 
 type Pieces = Callable[[], Generator[bytes]]
@@ -126,7 +128,12 @@ def open_image(spec: str, progress: Progress) -> OpenImage:
     """
     kind, colon, name = spec.partition(":")
     if colon and kind in ENGINES:
-        return _streaming(spec, _engine_stream(spec, kind, name, progress))
+        try:
+            return _streaming(spec, _engine_stream(spec, kind, name, progress))
+        except CommandFailed as error:
+            if any(sign in error.tail.lower() for sign in NO_SUCH_IMAGE):
+                raise InputError(f"{spec}: {kind} has no image of that name", fix=error.fix) from None
+            raise
     path = Path(name if colon and kind in FILES else spec)
     try:
         if path.is_dir():

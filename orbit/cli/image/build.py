@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from orbit.cli import add_json_option, add_limit_options, add_profile_option, add_tier_option, limit_of, print_json
@@ -38,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     out = (args.out or default_layout(profile.name)).absolute()
     if args.dry_run:
         layers = ", ".join(["base", *layer_names(profile.image.layers), "orbit"])
-        print(f"{profile.image.name} into {out}\nlayers: {layers}\nnothing was changed", file=sys.stderr)
+        if args.json:
+            print_json({"image": profile.image.name, "layout": out, "layers": layers.split(", ")})
+        else:
+            print(f"{profile.image.name} into {out}\nlayers: {layers}\nnothing was changed")
         return 0
     progress = Console()
     with store.writer("orbit image build"):
@@ -53,6 +55,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for layer in image.layers:
         state = "reused" if layer.reused else "written"
-        print(f"{layer.name:18} {layer.size / 1e6:9.1f} MB  {layer.digest[7:19]}  {state}", file=sys.stderr)
-    print(f"image  {image.digest}\nlayout {image.layout}", file=sys.stderr)
+        print(f"{layer.name:18} {layer.size / 1e6:9.1f} MB  {layer.digest[7:19]}  {state}")
+    print(f"image  {image.digest}\nlayout {image.layout}")
     return 0

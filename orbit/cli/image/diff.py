@@ -1,7 +1,7 @@
 """Say in what two images differ, and what made them differ: configuration, layers, and files by distribution, down to
 the section of a binary and the kernel.
 
-Each of A and B is an OCI layout or an archive (docker save), or docker-daemon:NAME, podman:NAME. Layers with the same
+Each is an OCI layout or an archive (docker save), or docker-daemon:NAME, podman:NAME. Layers with the same
 tar stream are not read. Exit status 1 when they differ.
 """
 
@@ -15,8 +15,7 @@ from orbit.errors import ExitCode, InputError
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("left", metavar="A", nargs="?")
-    parser.add_argument("right", metavar="B", nargs="?")
+    parser.add_argument("images", metavar="IMAGE", nargs="*", help="two of them: the old one and the new one")
     parser.add_argument("--quick", action="store_true", help="compare files by digest, do not look into them")
     parser.add_argument("--whole", action="store_true", help="compare the files of equal layers as well")
     parser.add_argument("--files", action="store_true", help="list every file and every part of it")
@@ -39,12 +38,13 @@ def run(args: argparse.Namespace) -> int:
     if args.schema:
         sys.stdout.write(json_schema(ImageDiff).decode())
         return ExitCode.OK
-    if args.left is None or args.right is None:
-        raise InputError("two images are needed", fix="orbit image diff A B")
+    if len(args.images) != 2:
+        raise InputError(f"two images are needed, and {len(args.images)} given", fix="orbit image diff A B")
     if args.limit is not None and args.limit < 0:
         raise InputError(f"--limit {args.limit}: not a number of files", fix="--files lists all")
     options = Options(whole=args.whole, quick=args.quick, cache=cache_root() / "facts")
-    found = diff_images(args.left, args.right, options, Console())
+    left, right = args.images
+    found = diff_images(left, right, options, Console())
     if args.json:
         print_json(found)
     else:

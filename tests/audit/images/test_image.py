@@ -20,7 +20,7 @@ from orbit.audit.images.image import read_image
 from orbit.audit.images.opened import ENGINES
 from orbit.audit.installed.environment import read_environment
 from orbit.core.console import Silent
-from orbit.errors import InputError, MissingError
+from orbit.errors import CommandFailed, InputError, MissingError
 from orbit.profile.model import load_profile
 from tests.writers.elf import Export, Import, write_elf
 from tests.writers.environment import EnvironmentWriter, write_sound_environment
@@ -313,8 +313,11 @@ def test_an_engine_is_asked_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert same(read("podman:name:tag"), read(saved))
-    with pytest.raises(Exception, match="no such image: other"):
+    with pytest.raises(InputError, match="podman:other: podman has no image of that name"):
         read("podman:other")
+    program.write_text("#!/bin/sh\necho cannot reach its storage >&2; exit 125\n")
+    with pytest.raises(CommandFailed, match="cannot reach its storage"):
+        read("podman:name:tag")
 
 
 @pytest.mark.docker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ def test_a_dry_run_changes_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
     assert main(["image", "build", "--profile", "probe", "--dry-run"]) == 0
-    assert "base, interpreter, kernels, stack, environment, orbit" in capsys.readouterr().err
+    assert "base, interpreter, kernels, stack, environment, orbit" in capsys.readouterr().out
+    assert main(["image", "build", "--profile", "probe", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layers"][0] == "base"
     assert list(tmp_path.iterdir()) == []
 
 

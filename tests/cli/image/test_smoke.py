@@ -8,7 +8,11 @@ import pytest
 
 from orbit.cli import main
 from orbit.cli.image.smoke import ENGINES
+from orbit.core.store import Store
 from orbit.image.smoke.run import FINDERS
+from tests.image.conftest import BuildSmall
+from tests.image.conftest import build_small as build_small
+from tests.image.world import PROFILE
 from tests.writers.junit import check_junit
 from tests.writers.tiny_image import file, write_image
 
@@ -35,3 +39,12 @@ def test_every_engine_can_be_named_and_the_report_written_for_a_ci_server(
     (suite,) = check_junit(junit.read_bytes())
     assert [item.get("message") for item in suite.iter("skipped")] == ["nothing here"]
     assert "skipped smoke probe-cpu: nothing here" in capsys.readouterr().out
+
+
+def test_the_profile_is_the_one_the_image_names(
+    store: Store, build_small: BuildSmall, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORBIT_CACHE", str(store.root))
+    result = build_small(store)
+    assert main(["image", "smoke", str(result.layout)]) == 2
+    assert f"profile named {PROFILE.name!r}" in capsys.readouterr().err

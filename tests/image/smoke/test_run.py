@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.errors import InputError, MissingError
+from orbit.errors import CheckFailed, InputError, MissingError
+from orbit.image.oci import read_layout
 from orbit.image.smoke import run as smoke
 from orbit.image.smoke.engine import Choice
 from orbit.profile.model import load_profile
@@ -84,6 +86,10 @@ def test_a_whole_smoke_and_its_reuse(
     second = smoke.run_smoke(profile, layout, ["tiny"], store, progress=Silent())
     assert second.reused
     assert second.runs == first.runs
+    image = read_layout(layout)
+    os.truncate(image.blob(image.layers[0]), 10)
+    with pytest.raises(CheckFailed, match="damaged or missing"):
+        smoke.run_smoke(profile, layout, ["tiny"], store, progress=Silent())
 
 
 @pytest.mark.integration
