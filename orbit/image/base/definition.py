@@ -38,7 +38,7 @@ class BaseDefinition(Record, frozen=True, kw_only=True):
     drop: tuple[str, ...] = ()
     """Shell patterns over paths that are left out (``*`` also matches slashes)."""
     keep_links: tuple[str, ...] = ()
-    """Shell patterns over symbolic links that stay although ``drop`` names them."""
+    """Shell patterns over symbolic links that stay although ``drop`` names them (here ``*`` matches no slash)."""
     files: dict[str, str] = {}
     """Text files of our own by their path in the image; one that a package has, too, is replaced."""
     image: str = ""

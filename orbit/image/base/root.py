@@ -11,7 +11,7 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from orbit.core.records import Record
 from orbit.errors import CheckFailed
@@ -66,7 +66,7 @@ def _dropped(name: str, definition: BaseDefinition, *, link: bool) -> bool:
         return True
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in definition.keep):
         return False
-    if link and any(fnmatch.fnmatchcase(name, pattern) for pattern in definition.keep_links):
+    if link and any(PurePosixPath(name).match(pattern) for pattern in definition.keep_links):
         return False
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in definition.drop)
 
