@@ -31,10 +31,10 @@ NETWORK_ERRORS = frozenset({"ConnectionError", "TimeoutError", "gaierror", "URLE
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``data``; after a crash the file is the old one or the new one, whole.
 
-    Raises :class:`InputError` when a folder is in its place.
+    Raises OSError as it comes; IsADirectoryError with ``path``, not a neighbour's name, when a folder is in its place.
     """
     if path.is_dir():
-        raise InputError(f"{path}: is a folder", fix="name the file to write")
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
     try:
@@ -255,7 +255,9 @@ def from_os_error(error: OSError, doing: str) -> OrbitError:
             f"not allowed to read or write while {doing}{where} ({said})",
             fix="choose a folder you may write to: ORBIT_CACHE for the cache, --out or --dist for results",
         )
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+    if error.errno == errno.EISDIR:
+        return InputError(f"{error.filename or doing}: is a folder", fix="name a file")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return InputError(f"{said} while {doing}{where}", fix="correct the path named")
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if not NETWORK_ERRORS.isdisjoint(kinds) or error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
