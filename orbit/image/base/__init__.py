@@ -26,7 +26,7 @@ from orbit.image.tar import EPOCH_S
 
 __all__ = ["Base", "BaseDefinition", "DebianPackage", "base_chunks", "load_base", "make_base"]
 
-FORMAT = 3
+FORMAT = 4
 """Raised when equal locks and definitions come out in other bytes."""
 KIND = "base"
 
