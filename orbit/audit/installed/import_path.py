@@ -129,7 +129,7 @@ def finder_mapping(content: bytes) -> dict[str, str]:
     for match in MAPPING.finditer(content.decode("utf-8", "replace")):
         try:
             mapping = ast.literal_eval(match[1])
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # TypeError: {{}}, a set of dicts
             continue
         if isinstance(mapping, dict):
             found |= {str(key): value for key, value in mapping.items() if isinstance(value, str) and "\0" not in value}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orbit.audit.facts import Environment
@@ -106,6 +106,7 @@ def test_finders_that_are_none(text: str) -> None:
 
 
 @given(st.binary(max_size=300))
+@example(b"{}")
 def test_any_content_is_survived(content: bytes) -> None:
     assert all(line.strip() for line in lines_of(content))
     mapping = finder_mapping(b"MAPPING = {" + content + b"}\n")
