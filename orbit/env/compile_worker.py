@@ -33,8 +33,11 @@ def compile_file(path: str, name: str) -> None:
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     folder, _, base = path.rpartition("/")
     header = MAGIC_NUMBER + FLAGS_UNCHECKED_HASH + _imp.source_hash(RAW_MAGIC, source)
-    with open(f"{folder}/__pycache__/{base[:-3]}.{sys.implementation.cache_tag}.pyc", "wb") as file:
+    compiled = f"{folder}/__pycache__/{base[:-3]}.{sys.implementation.cache_tag}.pyc"
+    with open(f"{compiled}.new", "wb") as file:
         file.write(header + marshal.dumps(code))
+    # in one step: another worker may be starting from this very standard library
+    os.replace(f"{compiled}.new", compiled)
 
 
 def compile_folder(folder: str, pairs: list[tuple[str, str]]) -> int:
