@@ -73,9 +73,9 @@ class Bench:
         if step == "edit":
             self.edited.write_bytes(self.source + b"# edited\n")
         if step == "bump":
-            timed(
-                [Path(sys.executable).parent / "uv", "lock", "--project", self.checkout, "-P", bump], UV_NO_CONFIG="1"
-            )
+            uv = Path(sys.executable).parent / "uv"
+            argv = [uv, "lock", "--project", self.checkout, "--python", sys.executable, "-P", bump]
+            timed(argv, UV_NO_CONFIG="1", UV_PYTHON_DOWNLOADS="never")
 
     def image(self, action: str, out: Path) -> float:
         """Seconds of one ``orbit image`` action of the copied checkout."""
