@@ -74,7 +74,7 @@ class Bench:
             self.edited.write_bytes(self.source + b"# edited\n")
         if step == "bump":
             uv = Path(sys.executable).parent / "uv"
-            argv = [uv, "lock", "--project", self.checkout, "--python", sys.executable, "-P", bump]
+            argv: list[str | Path] = [uv, "lock", "--project", self.checkout, "--python", sys.executable, "-P", bump]
             timed(argv, UV_NO_CONFIG="1", UV_PYTHON_DOWNLOADS="never")
 
     def image(self, action: str, out: Path) -> float:
