@@ -81,6 +81,7 @@ class Bench:
         """Seconds of one ``orbit image`` action of the copied checkout."""
         argv: list[str | Path] = [
             sys.executable,
+            "-P",
             "-m",
             "orbit",
             "image",
