@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of
+from orbit.cli import add_json_option, add_limit_options, add_profile_option, add_tier_option, limit_of
 from orbit.cli.image.smoke import ENGINES
 
 HELP = "lock check, kernels, environment, audit, image, smoke, evidence"
@@ -17,9 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_profile_option(parser)
     add_json_option(parser)
     parser.add_argument("--dist", type=Path, default=Path("dist"), metavar="DIR", help="where runs go (default: dist)")
-    parser.add_argument(
-        "--kernels", choices=("core", "all"), default="core", help="all: also the recipes meant for big machines"
-    )
+    add_tier_option(parser)
     add_limit_options(parser)
     parser.add_argument("--engine", choices=ENGINES, default="auto", help="where smoke checks run")
     parser.add_argument("--no-smoke", action="store_true", help="leave the smoke checks out (recorded as skipped)")

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from orbit.cli import add_json_option, add_limit_options, add_profile_option, add_tier_option, limit_of, print_json
+from orbit.cli.image import default_layout
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     profile, root, store, progress = load_profile(args.profile), checkout_root(), open_store(), Console()
     policy = SlimPolicy(ptx=args.ptx, others=args.others, unproved=args.unproved, licensed=args.licensed)
     profile = msgspec.structs.replace(profile, image=msgspec.structs.replace(profile.image, slim=policy))
-    out = (args.out or Path("dist") / f"image-{profile.name}-slim").absolute()
+    out = (args.out or default_layout(f"{profile.name}-slim")).absolute()
     with store.writer("orbit image slim"):
         store.sweep()
         wheels = build_kernels(profile, root, store, tier=args.kernels, progress=progress, limit=limit_of(args))

@@ -9,7 +9,7 @@ from pathlib import Path
 from orbit.core.records import Record, load_json
 from orbit.image.build import ImageResult
 from orbit.image.slim.facts import FilePlan
-from orbit.image.slim.tree import EVIDENCE_PATH, SlimFile, SlimRecord
+from orbit.image.slim.tree import EVIDENCE_PATH, SlimFile, SlimRecord, slim_file
 
 SCHEMA = "orbit.image.slim-report/1"
 SHOWN_LEFT = 12
@@ -57,22 +57,7 @@ def read_evidence(prefix: Path) -> SlimRecord:
 
 def of_plans(plans: Iterable[tuple[FilePlan, str]]) -> tuple[SlimFile, ...]:
     """What would become of each file; hashes of files that would be written are empty."""
-    return tuple(
-        SlimFile(
-            path=plan.path,
-            distribution=owner,
-            layout=plan.layout,
-            why_not=plan.why_not,
-            original_sha256=plan.sha256,
-            sha256="" if plan.layout != "none" else plan.sha256,
-            original_size=plan.size,
-            size=plan.new_size,
-            removed_entries=plan.removed_entries,
-            removed_bytes=plan.removed_bytes,
-            archs=plan.by_arch(),
-        )
-        for plan, owner in plans
-    )
+    return tuple(slim_file(plan, owner, "") for plan, owner in plans)
 
 
 def compare_layers(plain: ImageResult, slim: ImageResult) -> tuple[LayerChange, ...]:

@@ -87,6 +87,23 @@ class _Owned:
     distribution: str
 
 
+def slim_file(plan: FilePlan, owner: str, sha256: str) -> SlimFile:
+    """What a plan makes of its file; ``sha256`` is that of the file afterwards, empty while nothing is written."""
+    return SlimFile(
+        path=plan.path,
+        distribution=owner,
+        layout=plan.layout,
+        why_not=plan.why_not,
+        original_sha256=plan.sha256,
+        sha256=sha256 if plan.layout != "none" else plan.sha256,
+        original_size=plan.size,
+        size=plan.new_size,
+        removed_entries=plan.removed_entries,
+        removed_bytes=plan.removed_bytes,
+        archs=plan.by_arch(),
+    )
+
+
 def slim_environment(
     profile: Profile, environment: Entry, store: Store, *, policy: SlimPolicy, progress: Progress
 ) -> Entry:
@@ -106,7 +123,7 @@ def slim_environment(
         progress.step(f"slim environment {found.record.key[:12]} in the store is damaged ({harm}): made again")
         store.discard(found.path)
     identity = content_key(inputs)
-    work = _Work(profile, environment, store, policy, identity, progress)
+    work = _Work(profile, environment, store, policy, identity, inputs["code"], progress)
     return store.obtain(KIND, inputs, work)
 
 
@@ -172,6 +189,8 @@ class _Work:
     store: Store
     policy: SlimPolicy
     identity: str
+    code: str
+    """See :func:`code_hash`."""
     progress: Progress
 
     def __call__(self, folder: Path) -> dict[str, Any]:
@@ -180,7 +199,8 @@ class _Work:
         todo = [plan for plan, _ in plans if plan.layout != "none"]
         require_free(self.store.root, sum(plan.new_size for plan in todo), "the slimmed libraries")
         slimmed = {plan.path: self._obtain(plan, number, todo) for number, plan in enumerate(todo, start=1)}
-        files = tuple(_outcome(plan, owner, slimmed.get(plan.path)) for plan, owner in plans)
+        written = {path: _written(entry) for path, entry in slimmed.items()}
+        files = tuple(slim_file(plan, owner, written.get(plan.path, "")) for plan, owner in plans)
         dists = [dist for dist in installed.read_installed(source / SITE) if any(r.path in slimmed for r in dist.lines)]
         prefix = folder / "prefix"
         prefix.mkdir()
@@ -205,7 +225,7 @@ class _Work:
     def _obtain(self, plan: FilePlan, number: int, todo: Sequence[FilePlan]) -> Entry:
         """The slimmed file of ``plan``, as an entry with ``file/data``."""
         site = self.environment.path / "prefix" / SITE
-        inputs = {"format": FORMAT, "plan": content_key(plan), "code": code_hash()}
+        inputs = {"format": FORMAT, "plan": content_key(plan), "code": self.code}
 
         def work(place: Path) -> dict[str, Any]:
             (place / "file").mkdir()
@@ -257,21 +277,9 @@ class _Work:
         return known | hash_files(prefix, sealed.own) | new
 
 
-def _outcome(plan: FilePlan, owner: str, entry: Entry | None) -> SlimFile:
-    done = None if entry is None else convert(entry.record.outputs, SlimmedFile, f"{entry.path}: outputs")
-    return SlimFile(
-        path=plan.path,
-        distribution=owner,
-        layout=plan.layout,
-        why_not=plan.why_not,
-        original_sha256=plan.sha256,
-        sha256=done.sha256 if done else plan.sha256,
-        original_size=plan.size,
-        size=plan.new_size,
-        removed_entries=plan.removed_entries,
-        removed_bytes=plan.removed_bytes,
-        archs=plan.by_arch(),
-    )
+def _written(entry: Entry) -> str:
+    """sha256 of the file in an entry of a slimmed file."""
+    return convert(entry.record.outputs, SlimmedFile, f"{entry.path}: outputs").sha256
 
 
 def _as_recorded(digest: str) -> str:
