@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from orbit.audit.facts import Distribution
+from orbit.profile.platform import MARKER_ENVIRONMENT
 
 MAX_CHARS = 2000
 
@@ -18,17 +19,10 @@ MAX_CHARS = 2000
 def marker_environment(python: str) -> dict[str, str]:
     """What markers see in an image for CPython ``python`` (``3.12.1``). Nothing of this machine is in it."""
     return {
-        "implementation_name": "cpython",
+        **MARKER_ENVIRONMENT,
         "implementation_version": python,
-        "os_name": "posix",
-        "platform_machine": "x86_64",
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
         "python_full_version": python,
         "python_version": ".".join(python.split(".")[:2]),
-        "sys_platform": "linux",
     }
 
 
