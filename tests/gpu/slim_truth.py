@@ -31,8 +31,10 @@ from orbit.image.slim.plan import apply_plan, plan_file
 from orbit.profile.model import Profile, SlimPolicy, load_profile
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {"torch": 5, "sgl": 1, "te": 1, "vision": 1}
+PARTS = {"torch": 5, "sgl": 1, "te": 1, "vision": 1, "nccl": 6}
 """Batteries, and into how many processes each is divided."""
+COLLECTIVES = "nccl"
+"""The battery that needs two GPUs: a module of its own, which starts a process for each."""
 REPEATS = 8
 """Processes in which a case that differs is run again in the plain tree."""
 
@@ -97,13 +99,14 @@ def slim_tree(tree: Path, profile: Profile, layout: str) -> list[FilePlan]:
 def run(battery: str, tree: Path, part: str) -> tuple[dict[str, str], list[str], str]:
     """(bits by case, mapped libraries, last words on failure) of one part of a battery (or one case) in one tree."""
     env = os.environ | {"PYTHONPATH": f"{tree}:{ROOT}", "CUDA_DISABLE_PTX_JIT": "1", "PYTHONWARNINGS": "ignore"}
+    module = "collectives_battery" if battery == COLLECTIVES else "slim_battery"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.slim_battery", battery, part],
+        [sys.executable, "-m", f"tests.gpu.{module}", battery, part],
         cwd=ROOT, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     found = {line["case"]: line["bits"] for line in lines if "case" in line}
-    mapped: list[str] = next((line["mapped"] for line in lines if "mapped" in line), [])
+    mapped = [path for line in lines for path in line.get("mapped", ())]
     return found, mapped, "" if done.returncode == 0 else done.stderr[-1500:]
 
 
@@ -160,15 +163,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", type=Path, action="append", required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--battery", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--battery", nargs="+", choices=PARTS, help="default: all this machine has the GPUs for")
     parser.add_argument("--layout", choices=("shrink", "holes"), default="shrink")
     args = parser.parse_args()
-    probe = "import torch; print(torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0))"
+    probe = "import torch.cuda as c; print(c.device_count(), c.get_device_name(), c.get_device_capability())"
     asked = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     if asked.returncode:
         print(f"no GPU: {asked.stderr.splitlines()[-1:]}")
         return 3
     print(asked.stdout.strip())
+    devices = int(asked.stdout.split(maxsplit=1)[0])
+    if devices < 2 and COLLECTIVES in (args.battery or ()):
+        print(f"{COLLECTIVES}: needs two GPUs, here is {devices}")
+        return 3
+    batteries = args.battery or [name for name in PARTS if devices > 1 or name != COLLECTIVES]
     plain, slim = args.work / "plain", args.work / "slim"
     for tree in (plain, slim):
         shutil.rmtree(tree, ignore_errors=True)
@@ -176,7 +184,7 @@ def main() -> int:
     slimmed = {plan.path for plan in slim_tree(slim, load_profile("cu130"), args.layout)}
     equal = different = 0
     seen: set[str] = set()
-    for battery in args.battery:
+    for battery in batteries:
         agree, differ, mapped = compare(battery, plain, slim, slimmed)
         equal, different, seen = equal + agree, different + differ, seen | mapped
     for path in sorted(slimmed):
