@@ -163,6 +163,8 @@ def main() -> int:
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the temporary folder is made")
     args = parser.parse_args()
+    if args.work:
+        args.work.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="orbit-bench-", dir=args.work))
     try:
         bench = Bench(work, args.profile)

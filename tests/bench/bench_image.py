@@ -169,6 +169,8 @@ def main() -> int:
     if args.write:
         write(args)
         return 0
+    if args.work:
+        args.work.mkdir(parents=True, exist_ok=True)
     args.work = Path(tempfile.mkdtemp(prefix="orbit-bench-", dir=args.work))
     try:
         (bump if args.bump else compare)(args)

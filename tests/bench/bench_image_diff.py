@@ -124,6 +124,8 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="also compare with an image of which everything changed")
     parser.add_argument("--folder", type=Path, help="where the second image is put")
     args = parser.parse_args()
+    if args.folder:
+        args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         place, layout = Path(folder), str(args.layout)
         cache = place / "cache"

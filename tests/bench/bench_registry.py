@@ -156,6 +156,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--formats", action="store_true", help="also the export formats")
     args = parser.parse_args()
+    if args.folder:
+        args.folder.mkdir(parents=True, exist_ok=True)
     size = sum(path.stat().st_size for path in (args.layout / "blobs" / "sha256").iterdir())
     print(f"{args.layout}: {size / 1e9:.2f} GB, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     print(f"{'':24} {'clock s':>8} {'cpu s':>8} {'peak MB':>8} {'registry s':>10}")
