@@ -147,8 +147,9 @@ class Buildah(Docker):
         return timed(["buildah", "--root", place / "root", "--runroot", place / "run", *args])
 
     def size(self) -> int:
-        """Bytes unpacked."""
-        return int(json.loads(self.run("inspect", "--type", "image", TAG)[1]).get("Size") or 0)
+        """Bytes unpacked, to the three digits that buildah prints."""
+        number, unit = json.loads(self.run("images", "--json", TAG)[1])[0]["size"].split()
+        return int(float(number) * {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}[unit.upper()])
 
 
 ENGINES: dict[str, type[Orbit] | type[Docker]] = {"orbit": Orbit, "docker": Docker, "buildah": Buildah}
