@@ -155,6 +155,14 @@ class Buildah(Docker):
 ENGINES: dict[str, type[Orbit] | type[Docker]] = {"orbit": Orbit, "docker": Docker, "buildah": Buildah}
 
 
+def remove(work: Path) -> None:
+    """The folder with all in it; buildah leaves its root and its containers mounted."""
+    below = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in sorted((mount for mount in below if mount.startswith(f"{work}/")), reverse=True):
+        subprocess.run(["umount", mount], check=False)
+    shutil.rmtree(work, ignore_errors=True)
+
+
 def main() -> int:
     """Run every step with every engine and print a row each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -179,7 +187,7 @@ def main() -> int:
                 print(f"{name:8} {step:6} {prepared:7.1f}s {built:7.1f}s", flush=True)
             print(f"{name:8} size   {engine.size() / 1e6:.1f} MB", flush=True)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove(work)
     return 0
 
 
