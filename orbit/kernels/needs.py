@@ -20,14 +20,15 @@ from orbit.kernels.sources import Source
 from orbit.kernels.sources.archives import archive_inputs, archive_kind
 from orbit.kernels.sources.repositories import KIND as GIT
 from orbit.kernels.sources.repositories import commit_inputs
-from orbit.profile.lock import Lock, read_lock
+from orbit.profile.lock import Lock
 from orbit.profile.model import Profile, load_profile, profile_names
+from orbit.profile.place import profile_lock
 
 
 def needed_entries(root: Path, store: Store) -> frozenset[tuple[str, str]]:
     """(kind, key) of every entry that some profile's kernels are, are made of, or are made in."""
-    lock = read_lock(root / "uv.lock")
-    return frozenset(pair for name in profile_names() for pair in _of(load_profile(name), lock, root, store))
+    profiles = [load_profile(name) for name in profile_names()]
+    return frozenset(pair for each in profiles for pair in _of(each, profile_lock(each, root), root, store))
 
 
 def _of(profile: Profile, lock: Lock, root: Path, store: Store) -> Iterator[tuple[str, str]]:

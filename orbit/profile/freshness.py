@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -38,7 +39,10 @@ type Asked = tuple[str, str, Sequence[str], str]
 
 
 def read_project(root: Path) -> dict[str, Any]:
-    """The tables of ``root/pyproject.toml``. Raises :class:`InputError` when it is absent or not TOML."""
+    """The tables of ``pyproject.toml`` in ``root``, a checkout or the folder of a profile's own lock.
+
+    Raises :class:`InputError` when it is absent or not TOML.
+    """
     path = root / "pyproject.toml"
     try:
         return parse_toml(read_file(path, MAX_BYTES), path)
@@ -46,11 +50,18 @@ def read_project(root: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file", fix="run in a checkout of Orbit") from None
 
 
-def check_fresh(root: Path, lock: Lock, project: Mapping[str, Any]) -> Finding | None:
-    """None when the lock is up to date, else the finding. Writes nothing.
+def check_fresh(root: Path, lock: Lock, project: Mapping[str, Any], *, command: str = "uv lock") -> Finding | None:
+    """None when the lock in the folder ``root`` is up to date, else the finding. Writes nothing.
 
-    Raises :class:`MissingError` when only the index could tell and it cannot be reached.
+    ``command`` is what makes it anew. Raises :class:`MissingError` when only the index could tell and it cannot be
+    reached.
     """
+    found = _judge(root, lock, project)
+    fix = f"run `{command}`, look at what changed, and commit pyproject.toml and uv.lock together"
+    return None if found is None else msgspec.structs.replace(found, fix=fix)
+
+
+def _judge(root: Path, lock: Lock, project: Mapping[str, Any]) -> Finding | None:
     status, words = _uv(root, "lock", "--check", "--offline", timeout_s=OFFLINE_TIMEOUT_S)
     if status == 0:
         return None
@@ -171,5 +182,4 @@ def _stale(message: str, evidence: dict[str, str]) -> Finding:
         subject="uv.lock",
         message=message,
         evidence=evidence,
-        fix="run `uv lock`, look at what changed, and commit pyproject.toml and uv.lock together",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 import msgspec
@@ -98,10 +99,17 @@ class Profile(Record, frozen=True, kw_only=True):
     description: str
     python: str
     """CPython ``major.minor``."""
+    lock: str = ""
+    """Folder of the checkout with this profile's ``pyproject.toml`` and ``uv.lock``; empty: the checkout's root."""
+    policies: tuple[str, ...] = ()
+    """Files under ``env/lock-policies`` that its lock must satisfy, beside ``env/lock-policy.toml``."""
     extras: tuple[str, ...]
-    """Extras of pyproject.toml that are installed (orbit's own dependencies always are)."""
+    """Extras of that pyproject.toml that are installed (orbit's own dependencies always are)."""
     cuda: str
     """CUDA release (``13.0``) that every CUDA component must belong to."""
+    toolkit: Literal["lock", "host"] = "lock"
+    """Where nvcc of that release comes from. ``lock``: from wheels. ``host``: no index has it; the folder that
+    ``ORBIT_CUDA_TOOLKIT`` names, checked to be of that release, when something is compiled for a device."""
     targets: tuple[GpuTarget, ...]
     kernels: KernelPolicy
     expectations: tuple[str, ...]
@@ -132,21 +140,29 @@ def load_profile(name: str) -> Profile:
         raise InputError(f"{path}: schema {profile.schema} is not known", fix="this version of orbit reads schema 1")
     if profile.name != name:
         raise InputError(f"{path}: name = {profile.name!r} but the file is called {name}.toml", fix="make them equal")
+    lock = PurePosixPath(profile.lock)
+    if lock.is_absolute() or ".." in lock.parts or profile.lock not in ("", str(lock)) or profile.lock == ".":
+        raise InputError(
+            f"{path}: lock = {profile.lock!r}",
+            fix=f'name a folder of the checkout as "env/profiles/{name}"; leave it out for the checkout\'s root',
+        )
     if not profile.targets:
         raise InputError(f"{path}: targets is empty", fix="declare at least one [[targets]]")
     for target in profile.targets:
-        if not CAPABILITY.match(target.capability):
-            raise InputError(
-                f"{path}: targets.{target.name}.capability = {target.capability!r}", fix='write it as "9.0"'
-            )
-        for key in ("sass", "feature"):
-            if not ARCH.match(getattr(target, key)):
-                raise InputError(
-                    f"{path}: targets.{target.name}.{key} = {getattr(target, key)!r}",
-                    fix='write it as "sm_90" or "sm_90a"',
-                )
+        _check_target(path, target)
     if not profile.image.prefix.startswith("/") or profile.image.prefix == "/":
         raise InputError(
             f"{path}: image.prefix = {profile.image.prefix!r}", fix='use an absolute path such as "/opt/orbit"'
         )
     return profile
+
+
+def _check_target(path: Path, target: GpuTarget) -> None:
+    if not CAPABILITY.match(target.capability):
+        raise InputError(f"{path}: targets.{target.name}.capability = {target.capability!r}", fix='write it as "9.0"')
+    for key in ("sass", "feature"):
+        if not ARCH.match(getattr(target, key)):
+            raise InputError(
+                f"{path}: targets.{target.name}.{key} = {getattr(target, key)!r}",
+                fix='write it as "sm_90" or "sm_90a"',
+            )

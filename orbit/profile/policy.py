@@ -1,4 +1,8 @@
-"""What the lock must satisfy, as data: ``env/lock-policy.toml``. The rules that read it are in ``rules.py``."""
+"""What a lock must satisfy, as data. The rules that read it are in ``rules.py``.
+
+``env/lock-policy.toml`` holds for every lock; a profile names files of ``env/lock-policies`` with what is true of its
+lock only: its CUDA release, the versions that work together, the reason of every held version.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from orbit.core.records import Record, load_toml
 from orbit.errors import InputError
 
 FILE = ("env", "lock-policy.toml")
+FOLDER = ("env", "lock-policies")
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 RELEASE = re.compile(r"^\d+\.\d+$")
 
@@ -95,15 +100,15 @@ class SdistRule(Record, frozen=True, kw_only=True):
 
 
 class Policy(Record, frozen=True, kw_only=True):
-    """The whole file."""
+    """One file, or all files of a profile together."""
 
     schema: int
-    settings: tuple[str, ...]
+    settings: tuple[str, ...] = ()
     """Keys of ``[tool.uv]`` that are part of the lock; uv run by Orbit reads no others (see ``lock-setting``)."""
-    sources: tuple[SourceRule, ...]
-    cuda: tuple[CudaRelease, ...]
-    families: tuple[Family, ...]
-    pins: tuple[Pin, ...]
+    sources: tuple[SourceRule, ...] = ()
+    cuda: tuple[CudaRelease, ...] = ()
+    families: tuple[Family, ...] = ()
+    pins: tuple[Pin, ...] = ()
     sdists: tuple[SdistRule, ...] = ()
 
     def release(self, release: str) -> CudaRelease | None:
@@ -119,36 +124,61 @@ class Policy(Record, frozen=True, kw_only=True):
         return next((rule for rule in self.sources if rule.name == name), None)
 
 
-def load_policy(root: Path) -> Policy:
-    """Read and check ``env/lock-policy.toml`` under ``root``. Raises :class:`InputError` naming the entry at fault."""
-    path = root.joinpath(*FILE)
-    policy = load_toml(path, Policy)
-    if policy.schema != 1:
-        raise InputError(f"{path}: schema {policy.schema} is not known", fix="this version of orbit reads schema 1")
+def own_file(names: tuple[str, ...]) -> str:
+    """The file, as people name it, that entries about one lock belong into: the last of ``names``."""
+    return "/".join((*FOLDER, names[-1])) if names else "/".join(FILE)
+
+
+def load_policy(root: Path, names: tuple[str, ...] = ()) -> Policy:
+    """``env/lock-policy.toml`` under ``root`` and the files ``names`` of ``env/lock-policies``, checked, as one.
+
+    Raises :class:`InputError` naming file and entry at fault; what two files say twice is one.
+    """
+    paths = [root.joinpath(*FILE), *(root.joinpath(*FOLDER, name) for name in names)]
+    whole = Policy(schema=1)
+    for path in paths:
+        part = load_toml(path, Policy)
+        if part.schema != 1:
+            raise InputError(f"{path}: schema {part.schema} is not known", fix="this version of orbit reads schema 1")
+        whole = Policy(
+            schema=1,
+            settings=(*whole.settings, *part.settings),
+            sources=(*whole.sources, *part.sources),
+            cuda=(*whole.cuda, *part.cuda),
+            families=(*whole.families, *part.families),
+            pins=(*whole.pins, *part.pins),
+            sdists=(*whole.sdists, *part.sdists),
+        )
+        _check_part(path, part, whole)
+    return whole
+
+
+def _check_part(path: Path, part: Policy, whole: Policy) -> None:
+    """Each entry of ``part`` by itself, and that ``whole``, up to and with it, says nothing twice."""
     for what, names in (
-        ("sources", [rule.name for rule in policy.sources]),
-        ("pins", [pin.name for pin in policy.pins]),
-        ("sdists", [rule.name for rule in policy.sdists]),
-        ("families", [family.name for family in policy.families]),
-        ("cuda", [table.release for table in policy.cuda]),
-        *((f"cuda {t.release}", [name for c in t.components for name in c.names]) for t in policy.cuda),
+        ("settings", list(whole.settings)),
+        ("sources", [rule.name for rule in whole.sources]),
+        ("pins", [pin.name for pin in whole.pins]),
+        ("sdists", [rule.name for rule in whole.sdists]),
+        ("families", [family.name for family in whole.families]),
+        ("cuda", [table.release for table in whole.cuda]),
+        *((f"cuda {t.release}", [name for c in t.components for name in c.names]) for t in part.cuda),
     ):
         _require_unique(path, what, names)
-    for rule in policy.sources:
+    for rule in part.sources:
         _check_source(path, rule)
-    for table in policy.cuda:
+    for table in part.cuda:
         if not RELEASE.match(table.release):
             raise InputError(f"{path}: cuda release {table.release!r}", fix='write it as "13.0"')
         for component in table.components:
             where = f"cuda {table.release}, component {', '.join(component.names)}"
             _check_entry(path, where, component.names, component.version, component.reason)
-    for family in policy.families:
+    for family in part.families:
         _check_family(path, family)
-    for pin in policy.pins:
+    for pin in part.pins:
         _check_entry(path, f"pin {pin.name}", (pin.name,), "", pin.reason)
-    for sdist in policy.sdists:
+    for sdist in part.sdists:
         _check_entry(path, f"sdist {sdist.name}", (sdist.name,), "", sdist.reason)
-    return policy
 
 
 def _check_source(path: Path, rule: SourceRule) -> None:

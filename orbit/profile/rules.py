@@ -1,7 +1,8 @@
 """The rules of ``orbit lock check``: pure functions from the lock and the policy to findings. See docs/lock.md.
 
-``lock-source``, ``lock-hash``, ``lock-reason`` and ``lock-setting`` look at the whole lock; ``lock-python``,
-``lock-cuda-release``, ``lock-family`` and ``lock-wheel`` look at what the profile installs and is compiled with.
+``lock-source``, ``lock-hash``, ``lock-reason``, ``lock-setting`` and ``lock-floor`` look at the whole lock and what it
+is made from; ``lock-python``, ``lock-cuda-release``, ``lock-family`` and ``lock-wheel`` look at what the profile
+installs and is compiled with.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from orbit.core.findings import Finding, Severity
+from orbit.profile.floor import Drift
 from orbit.profile.lock import Lock, Package
 from orbit.profile.model import Profile
+from orbit.profile.place import lock_command, project_name
 from orbit.profile.platform import MARKER_ENVIRONMENT
-from orbit.profile.policy import CudaRelease, Family, Policy, SourceRule
+from orbit.profile.policy import CudaRelease, Family, Policy, SourceRule, own_file
 
 COMPILER_GROUP = "cuda"
 """The dependency group with the compiler that kernels are built with."""
-POLICY_FILE = "env/lock-policy.toml"
 WORKSPACE_KINDS = ("editable", "virtual", "directory")
 
 
@@ -36,7 +38,9 @@ class Facts:
     recipes: frozenset[str] = frozenset()
     """Names of ``kernels/recipes/*.toml``."""
     settings: tuple[str, ...] = ()
-    """Keys of ``[tool.uv]`` in pyproject.toml."""
+    """Keys of ``[tool.uv]`` in the lock's pyproject.toml."""
+    floor: tuple[Drift, ...] = ()
+    """Where that pyproject.toml disagrees with the checkout's about what Orbit itself needs."""
 
     @functools.cached_property
     def packages(self) -> tuple[Package, ...]:
@@ -44,6 +48,21 @@ class Facts:
         kernels = (*self.profile.kernels.core, *self.profile.kernels.extended)
         groups = (COMPILER_GROUP,) if kernels and COMPILER_GROUP in self.lock.root.dev_dependencies else ()
         return self.lock.closure(self.profile.extras, groups)
+
+    @property
+    def policy_file(self) -> str:
+        """The file that entries about this lock belong into."""
+        return own_file(self.profile.policies)
+
+    @property
+    def project(self) -> str:
+        """The file that the lock is made from."""
+        return project_name(self.profile)
+
+    @property
+    def command(self) -> str:
+        """The command that makes the lock anew."""
+        return lock_command(self.profile)
 
     @functools.cached_property
     def off_release(self) -> frozenset[str]:
@@ -72,7 +91,7 @@ def sources(facts: Facts) -> Iterator[Finding]:
                 package.name,
                 f"{package.name} {package.version}: {problem}" + (f" ({rule.reason})" if rule else ""),
                 evidence={"version": package.version, "source": f"{package.source.kind} {package.source.url}"},
-                fix=_source_fix(rule),
+                fix=_source_fix(rule, facts),
             )
 
 
@@ -88,7 +107,7 @@ def hashes(facts: Facts) -> Iterator[Finding]:
                 package.name,
                 f"{package.name}: git source without a commit",
                 evidence={"source": package.source.url},
-                fix="run `uv lock`, which records the commit",
+                fix=f"run `{facts.command}`, which records the commit",
             )
         elif kind in ("registry", "url", "path"):
             bare = [artifact.filename for artifact in package.artifacts if not artifact.sha256]
@@ -113,7 +132,7 @@ def python(facts: Facts) -> Iterator[Finding]:
             facts.profile.name,
             f"profile {facts.profile.name} is for Python {wanted}; the lock is for {facts.lock.requires_python}",
             evidence={"profile": wanted, "lock": facts.lock.requires_python, "platform": known},
-            fix="set python in the profile and requires-python in pyproject.toml to one version",
+            fix=f"set python in the profile and requires-python in {facts.project} to one version",
         )
 
 
@@ -124,12 +143,13 @@ def cuda_release(facts: Facts) -> Iterator[Finding]:
         yield _error(
             "lock-cuda-release",
             facts.profile.name,
-            f"profile {facts.profile.name} wants CUDA {facts.profile.cuda}, which {POLICY_FILE} does not describe",
+            f"profile {facts.profile.name} wants CUDA {facts.profile.cuda}, "
+            f"which {facts.policy_file} does not describe",
             fix=f"add a [[cuda]] table for {facts.profile.cuda}",
         )
         return
     for package in facts.packages:
-        problem, fix = _component_problem(package, table)
+        problem, fix = _component_problem(package, table, facts)
         if problem:
             yield _error(
                 "lock-cuda-release",
@@ -156,7 +176,7 @@ def families(facts: Facts) -> Iterator[Finding]:
                 family.name,
                 f"{family.name}: {problem} ({family.reason})",
                 evidence=present,
-                fix="pin the members to one set of versions in pyproject.toml and run `uv lock`",
+                fix=f"pin the members to one set of versions in {facts.project} and run `{facts.command}`",
             )
 
 
@@ -174,7 +194,7 @@ def wheels(facts: Facts) -> Iterator[Finding]:
             f"{package.name} {package.version}: no wheel for CPython 3.12 on Linux x86-64, and {why}",
             evidence={"wheels": ", ".join(wheel.filename for wheel in package.wheels[:5]) or "none"},
             fix=f"add kernels/recipes/{package.name}.toml and name it in the profile's [kernels], or allow a plain "
-            f"build with an [[sdists]] entry in {POLICY_FILE}",
+            f"build with an [[sdists]] entry in {facts.policy_file}",
         )
 
 
@@ -190,13 +210,13 @@ def reasons(facts: Facts) -> Iterator[Finding]:
             "lock-reason",
             name,
             f"{held[name]} is held without a reason",
-            fix=f"add a [[pins]] entry for {name} to {POLICY_FILE}, or let the version go",
+            fix=f"add a [[pins]] entry for {name} to {facts.policy_file}, or let the version go",
         )
     for name in sorted(explained - held.keys()):
         yield _error(
             "lock-reason",
             name,
-            f"{POLICY_FILE} explains a pin of {name}, but nothing holds its version",
+            f"{facts.policy_file} explains a pin of {name}, but nothing holds its version",
             fix="remove the [[pins]] entry, or bring the override or bound back",
         )
 
@@ -207,8 +227,21 @@ def settings(facts: Facts) -> Iterator[Finding]:
         yield _error(
             "lock-setting",
             f"tool.uv.{key}",
-            f"pyproject.toml: tool.uv.{key} is not read by the uv that Orbit runs (UV_NO_CONFIG), but is by yours",
+            f"{facts.project}: tool.uv.{key} is not read by the uv that Orbit runs (UV_NO_CONFIG), but is by yours",
             fix="remove it; what the lock needs is said by requirements, overrides and constraints",
+        )
+
+
+def floor(facts: Facts) -> Iterator[Finding]:
+    """``lock-floor``: a profile's own lock does not give Orbit what the checkout's pyproject.toml says it needs."""
+    for drift in facts.floor:
+        yield _error(
+            "lock-floor",
+            drift.subject,
+            f"{facts.project}: {drift.subject} is {drift.there or 'absent'}, the checkout's pyproject.toml has "
+            f"{drift.here or 'none'}: Orbit runs in this environment too",
+            evidence={"checkout": drift.here, "profile": drift.there},
+            fix=f"copy it to {facts.project} word for word and run `{facts.command}`",
         )
 
 
@@ -236,30 +269,32 @@ def _place_problem(package: Package, rule: SourceRule | None, main_index: str) -
     return ""
 
 
-def _source_fix(rule: SourceRule | None) -> str:
+def _source_fix(rule: SourceRule | None, facts: Facts) -> str:
     if rule is None:
         return "use the one index, or add a [[sources]] entry that says why not"
     if rule.source == "forbidden":
-        return f"remove the requirement that brings it (`orbit lock explain {rule.name}` shows who)"
+        shown = f"orbit lock explain --profile {facts.profile.name} {rule.name}"
+        return f"remove the requirement that brings it (`{shown}` shows who)"
     if rule.source == "git":
-        return f'set tool.uv.sources.{rule.name} = {{ git = "{rule.url}", rev = "{rule.commit}" }} and run `uv lock`'
-    bound = f"bound it to {rule.version} in pyproject.toml" if rule.version else "remove its tool.uv.sources entry"
-    return f"{bound} and run `uv lock`"
+        entry = f'tool.uv.sources.{rule.name} = {{ git = "{rule.url}", rev = "{rule.commit}" }}'
+        return f"set {entry} and run `{facts.command}`"
+    bound = f"bound it to {rule.version} in {facts.project}" if rule.version else "remove its tool.uv.sources entry"
+    return f"{bound} and run `{facts.command}`"
 
 
-def _component_problem(package: Package, table: CudaRelease) -> tuple[str, str]:
+def _component_problem(package: Package, table: CudaRelease, facts: Facts) -> tuple[str, str]:
     component = table.component(package.name)
     if component is None:
         if not table.watches(package.name):
             return "", ""
         return (
             f"looks like a part of CUDA that nobody has judged against release {table.release}",
-            f"add it to a component of [[cuda]] {table.release} in {POLICY_FILE}, with the versions that fit",
+            f"add it to a component of [[cuda]] {table.release} in {facts.policy_file}, with the versions that fit",
         )
     if component.version and not _contains(component.version, package.version):
         return (
             f"off CUDA {table.release}, which needs {component.version} ({component.reason})",
-            f'override it in pyproject.toml ("{package.name}{component.version}") and run `uv lock`',
+            f'override it in {facts.project} ("{package.name}{component.version}") and run `{facts.command}`',
         )
     return "", ""
 
@@ -298,5 +333,5 @@ def _error(rule: str, subject: str, message: str, evidence: dict[str, str] | Non
 
 
 RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    sources, hashes, python, cuda_release, families, wheels, reasons, settings,
+    sources, hashes, python, cuda_release, families, wheels, reasons, settings, floor,
 )  # fmt: skip

@@ -99,7 +99,7 @@ def test_dependents_and_paths_agree_on_the_real_lock() -> None:
 
 def test_the_real_cublas_is_explained() -> None:
     root = checkout_root()
-    lock, policy, profile = read_lock(root / "uv.lock"), load_policy(root), load_profile("cu130")
+    lock, policy, profile = read_lock(root / "uv.lock"), load_policy(root, ("cu130.toml",)), load_profile("cu130")
     (cublas,) = explain_packages(lock, policy, profile, ["nvidia-cublas"]).packages
     assert cublas.row.held == "override ==13.4.1.1"
     assert any("cublasLtGroupedMatrixLayoutInit_internal" in said for said in cublas.rules)

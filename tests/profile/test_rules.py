@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orbit.profile.floor import Drift
 from orbit.profile.lock import Lock
 from orbit.profile.policy import Policy
 from orbit.profile.rules import RULES, run_rules
@@ -263,6 +264,18 @@ def test_settings_that_uv_ignores() -> None:
     ]
 
 
+# lock-floor
+
+
+def test_what_orbit_needs_and_a_lock_of_its_own_does_not_bring() -> None:
+    drift = (
+        Drift(subject="rich", here="rich>=14", there=""),
+        Drift(subject="requires-python", here="3.12", there="3.13"),
+    )
+    assert found(lock_of(), floor=drift) == [("lock-floor", "requires-python"), ("lock-floor", "rich")]
+    assert found(lock_of(), floor=()) == []
+
+
 def test_every_finding_says_what_to_do() -> None:
     lock = lock_of(
         package("k", wheels=[], source=f'git = "{GIT}"'), stack=["k"], overrides={"k": "==1"}, python=">=3.13"
@@ -270,4 +283,4 @@ def test_every_finding_says_what_to_do() -> None:
     findings = run_rules(facts_of(lock, family(members=["k", "l"], complete=True), settings=("index",)))
     assert {f.rule for f in findings} >= {"lock-family", "lock-hash", "lock-python", "lock-reason", "lock-setting"}
     assert all(f.message and f.fix for f in findings)
-    assert len(RULES) == 8
+    assert len(RULES) == 9

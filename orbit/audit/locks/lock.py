@@ -29,11 +29,11 @@ from orbit.audit.rules.integrity import file_conflict
 from orbit.core.console import Progress, Silent
 from orbit.core.findings import Finding, Severity, Skipped
 from orbit.errors import MissingError
+from orbit.profile.check import lock_facts
 from orbit.profile.freshness import check_fresh, read_project
 from orbit.profile.model import Profile
-from orbit.profile.policy import FILE as POLICY_FILE
-from orbit.profile.policy import load_policy as load_lock_policy
-from orbit.profile.rules import Facts, run_rules
+from orbit.profile.place import checkout_of, lock_command
+from orbit.profile.rules import run_rules
 
 METADATA_RULES = (
     "requirement", "family", "python-floor", "look-alike", "file-conflict", "shadowed-module", "foreign-extension",
@@ -62,20 +62,21 @@ def audit_lock(
 
     ``cache`` keeps what was read of wheels by their sha256; ``wheels`` are folders with wheels that need not be asked
     for; ``offline`` asks no server. ``rules`` are the ids that may run (all when not given),
-    ``expectations`` further files of waivers. A lock beside
-    ``env/lock-policy.toml`` is judged by that policy, any other by what holds for every lock.
+    ``expectations`` further files of waivers. The profile's own lock in a checkout is judged by its policy there, any
+    other by what holds for every lock.
 
     Raises :class:`orbit.errors.MissingError` without a file and :class:`orbit.errors.InputError` when it is no lock.
     """
     began = time.monotonic()
     progress = progress or Silent()
     listed = read_listed(path, profile.extras)
-    own = listed.lock is not None and path.resolve().parent.joinpath(*POLICY_FILE).is_file()
+    checkout = checkout_of(path, profile) if listed.lock is not None else None
+    own = checkout is not None
     policy = load_policy(profile, uid=uid, today=today, extra=expectations)
     if own:
         policy = replace(policy, lock=listed.lock)
     skipped: list[Skipped] = []
-    found = list(_own(listed, profile, offline, skipped) if own else generic_findings(listed, profile))
+    found = list(_own(listed, profile, checkout, offline, skipped) if checkout else generic_findings(listed, profile))
     chosen, others = one_of_each(listed.packages)
     skipped += [
         Skipped(what=f"{name} {', '.join(versions)}", reason="the lock has several versions; one was judged")
@@ -116,20 +117,12 @@ def audit_lock(
     )
 
 
-def _own(listed: Listed, profile: Profile, offline: bool, skipped: list[Skipped]) -> Iterator[Finding]:
+def _own(listed: Listed, profile: Profile, checkout: Path, offline: bool, skipped: list[Skipped]) -> Iterator[Finding]:
     """The rules of ``orbit lock check``; what cannot be told without network is skipped."""
     assert listed.lock is not None
-    root = listed.path.resolve().parent
-    project = read_project(root)
-    yield from run_rules(
-        Facts(
-            lock=listed.lock,
-            policy=load_lock_policy(root),
-            profile=profile,
-            recipes=frozenset(path.stem for path in (root / "kernels" / "recipes").glob("*.toml")),
-            settings=tuple(project.get("tool", {}).get("uv", {})),
-        )
-    )
+    folder = listed.path.resolve().parent
+    project = read_project(folder)
+    yield from run_rules(lock_facts(profile, checkout, listed.lock, project))
     if offline or listed.path.name != "uv.lock":
         reason = (
             "the network is not to be used (--offline)" if offline else "only uv.lock is compared with pyproject.toml"
@@ -137,7 +130,7 @@ def _own(listed: Listed, profile: Profile, offline: bool, skipped: list[Skipped]
         skipped.append(Skipped(what="lock-stale", reason=reason))
         return
     try:
-        stale = check_fresh(root, listed.lock, project)
+        stale = check_fresh(folder, listed.lock, project, command=lock_command(profile))
     except MissingError as error:
         skipped.append(Skipped(what="lock-stale", reason=error.what))
         return

@@ -16,6 +16,8 @@ from orbit.core.files import sha256_file
 from orbit.core.paths import data_root
 from orbit.errors import InputError, MissingError
 from orbit.profile.lock import Lock, read_lock
+from orbit.profile.model import load_profile, profile_names
+from orbit.profile.place import lock_path
 from orbit.profile.policy import Policy as LockPolicy
 from orbit.profile.policy import load_policy
 
@@ -85,26 +87,32 @@ def is_of_profile(env: Environment, policy: Policy) -> bool:
 
 
 def lock_of(env: Environment, policy: Policy) -> Lock | None:
-    """The lock to compare with: the one the caller gave, else the checkout's when the target names exactly that one."""
+    """The lock to compare with: the one the caller gave, else that of the checkout which the target names by hash."""
     if policy.lock is not None:
         return policy.lock
     claim = claim_of(env)
     return _checkout_lock(claim.lock) if claim else None
 
 
+def lock_policy(policy: Policy) -> LockPolicy | None:
+    """The lock policy of the profile that is judged; None when it cannot be read (``orbit lock check`` says why)."""
+    return _lock_policy(policy.profile.policies)
+
+
 @functools.cache
-def lock_policy() -> LockPolicy | None:
-    """The lock policy that is shipped with orbit; None when it cannot be read (``orbit lock check`` says why)."""
+def _lock_policy(names: tuple[str, ...]) -> LockPolicy | None:
     try:
-        return load_policy(data_root())
+        return load_policy(data_root(), names)
     except InputError:
         return None
 
 
 @functools.cache
 def _checkout_lock(sha256: str) -> Lock | None:
-    path = data_root() / "uv.lock"
+    """The lock with that hash, among those of all profiles."""
     try:
-        return read_lock(path) if sha256_file(path) == sha256 else None
+        paths = dict.fromkeys(lock_path(load_profile(name), data_root()) for name in profile_names())
+        found = next((path for path in paths if path.is_file() and sha256_file(path) == sha256), None)
+        return read_lock(found) if found else None
     except (OSError, InputError, MissingError):
         return None

@@ -15,8 +15,8 @@ from orbit.kernels.sources.archives import archive_inputs, archive_kind, archive
 from orbit.kernels.sources.model import Pin, Source, resolve_source
 from orbit.kernels.sources.places import find_file, find_repositories, source_folders
 from orbit.kernels.sources.repositories import KIND, REPOSITORY, commit_inputs, place_has
-from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
+from orbit.profile.place import profile_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Need(Record, frozen=True, kw_only=True):
 
 def needed(profile: Profile, root: Path, *, tier: str) -> tuple[Needed, ...]:
     """Everything the profile's recipes are made of, by recipes, lock and checkout; ``tier`` is ``core`` or ``all``."""
-    lock = read_lock(root / "uv.lock")
+    lock = profile_lock(profile, root)
     names = (*profile.kernels.core, *(profile.kernels.extended if tier == "all" else ()))
     return tuple(need for name in names for need in _parts(name, resolve_source(load_recipe(name), lock, root)))
 

@@ -103,8 +103,7 @@ def test_the_callers_own_waivers_hold_for_locks_too(lock: LockWriter, tmp_path: 
 
 def test_where_orbit_settles_who_wins_a_conflict_is_a_note(lock: LockWriter, tmp_path: Path) -> None:
     root = checkout_root()
-    (tmp_path / "env").mkdir()
-    shutil.copy(root / "env/lock-policy.toml", tmp_path / "env/lock-policy.toml")
+    shutil.copytree(root / "env", tmp_path / "env")
     shutil.copytree(root / "kernels/recipes", tmp_path / "kernels/recipes")
     shutil.copy(root / "pyproject.toml", tmp_path)
     for name in ("one", "two"):
@@ -203,8 +202,7 @@ def test_requirements_file(tmp_path: Path) -> None:
 
 def test_orbits_own_lock_by_its_own_policy(tmp_path: Path) -> None:
     root = checkout_root()
-    (tmp_path / "env").mkdir()
-    shutil.copy(root / "env/lock-policy.toml", tmp_path / "env/lock-policy.toml")
+    shutil.copytree(root / "env", tmp_path / "env")
     shutil.copytree(root / "kernels/recipes", tmp_path / "kernels/recipes")
     shutil.copy(root / "pyproject.toml", tmp_path)
     text = (root / "uv.lock").read_text(encoding="utf-8")

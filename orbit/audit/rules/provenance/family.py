@@ -1,6 +1,6 @@
 """family: distributions that work only together are all there and of one release, and rivals are not side by side.
 
-The knowledge is data: kernels/expectations/distributions.toml for every target, env/lock-policy.toml (its families) for
+The knowledge is data: kernels/expectations/distributions.toml for every target, the lock policy (its families) for
 environments of the profile's own lock.
 """
 
@@ -35,7 +35,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
         if env.kind != "wheels":  # a folder of wheels is not asked to be complete
             yield from _together(env, known, present)
     if is_of_profile(env, policy):
-        yield from _profile_families(env)
+        yield from _profile_families(env, policy)
 
 
 def _exclusive(known: KnownDists, present: dict[str, Distribution]) -> Iterator[Finding]:
@@ -116,9 +116,9 @@ def _together(env: Environment, known: KnownDists, present: dict[str, Distributi
                 )
 
 
-def _profile_families(env: Environment) -> Iterator[Finding]:
+def _profile_families(env: Environment, policy: Policy) -> Iterator[Finding]:
     """The families of the lock's policy, for what is installed; those that the general data covers are not repeated."""
-    rules = lock_policy()
+    rules = lock_policy(policy)
     installed = {dist.name: dist for dist in env.dists if dist.site == env.layout.site}
     known = known_dists()
     for family in rules.families if rules else ():

@@ -81,7 +81,7 @@ def _is_metadata(dist: Distribution, path: str) -> bool:
 
 def _forbidden(env: Environment, policy: Policy, dist: Distribution) -> str:
     """What the profile's own policy says against a distribution of an environment that is made from its lock."""
-    rules = lock_policy()
+    rules = lock_policy(policy)
     rule = rules.source(dist.name) if rules else None
     kernels = (*policy.profile.kernels.core, *policy.profile.kernels.extended)
     if rule is None or rule.source != "forbidden" or dist.name in kernels or not is_of_profile(env, policy):

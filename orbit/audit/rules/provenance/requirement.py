@@ -1,7 +1,7 @@
 """requirement: what every distribution requires is there, in a version that it accepts.
 
 Evaluated for the target's interpreter and machine, with the extras that are really asked for. A version that an
-override of the lock forces, with its reason in env/lock-policy.toml, is a note; the rest breaks sooner or later.
+override of the lock forces, with its reason in the lock policy, is a note; the rest breaks sooner or later.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def declared(env: Environment, policy: Policy, name: str, found: tuple[str, ...]
 
     A pin alone is not enough: the version must be the one that the lock's override or the policy's CUDA release names.
     """
-    rules = lock_policy()
+    rules = lock_policy(policy)
     pin = rules.pin(name) if rules else None
     if rules is None or pin is None:
         return ""

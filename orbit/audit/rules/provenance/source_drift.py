@@ -77,7 +77,7 @@ def locked_commit(env: Environment, policy: Policy, name: str) -> str:
     package = lock.find(name) if lock else None
     if package is not None:
         return package.source.commit
-    rules = lock_policy()
+    rules = lock_policy(policy)
     rule = rules.source(name) if rules and is_of_profile(env, policy) else None
     return rule.commit if rule else ""
 
