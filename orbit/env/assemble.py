@@ -23,7 +23,7 @@ from orbit.core.records import dump_json
 from orbit.core.store import Entry
 from orbit.env import bytecode, install, installed, interpreter, record, relocate, scripts, takeover, tree, verify
 from orbit.env.contents import hash_files, write_contents
-from orbit.env.cuda_home import find_toolkit, link_farm
+from orbit.env.cuda_home import link_farm, toolkit_folders
 from orbit.env.installed import Installed
 from orbit.env.takeover import LIBRARY, SITE, Source
 from orbit.errors import CheckFailed
@@ -278,7 +278,7 @@ def _records(prefix: Path, fresh: Fresh) -> None:
         for name in names[:-1]:
             lost.setdefault(name, set()).add(path)
     installed.rewrite(site, fresh.dists, changed=fresh.scripts, lost=lost)
-    if find_toolkit(site) is not None:
+    if toolkit_folders(site):
         link_farm(site, prefix / "cuda", relative=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.env.cuda_home import find_toolkit, link_farm
+from orbit.env.cuda_home import link_farm, toolkit_folders
 from orbit.errors import MissingError, RefusedError
 
 FILES = (
@@ -37,7 +37,7 @@ def make_site(root: Path, name: str = "cu13") -> Path:
 def test_every_toolkit_file_is_reachable(tmp_path: Path, relative: bool) -> None:
     site = make_site(tmp_path)
     farm = tmp_path / "cuda"
-    assert link_farm(site, farm, relative=relative) == site / "nvidia" / "cu13"
+    assert link_farm(site, farm, relative=relative) == (site / "nvidia" / "cu13",)
     for file in FILES:
         assert (farm / file).read_text() == file
         if file.startswith("lib/"):
@@ -68,14 +68,14 @@ def test_site_packages_is_not_written(tmp_path: Path) -> None:
 def test_highest_toolkit_with_a_compiler_wins(tmp_path: Path) -> None:
     site = make_site(tmp_path, "cu12")
     (site / "nvidia" / "cu13" / "lib").mkdir(parents=True)
-    assert find_toolkit(site) == site / "nvidia" / "cu12"
+    assert toolkit_folders(site) == (site / "nvidia" / "cu12",)
     (site / "nvidia" / "cu13" / "bin").mkdir()
     (site / "nvidia" / "cu13" / "bin" / "nvcc").touch()
-    assert find_toolkit(site) == site / "nvidia" / "cu13"
+    assert toolkit_folders(site) == (site / "nvidia" / "cu13",)
 
 
 def test_no_toolkit_and_used_destination_are_refused(tmp_path: Path) -> None:
-    assert find_toolkit(tmp_path) is None
+    assert toolkit_folders(tmp_path) == ()
     with pytest.raises(MissingError, match="no CUDA toolkit"):
         link_farm(tmp_path, tmp_path / "cuda", relative=True)
     site = make_site(tmp_path)
@@ -83,3 +83,60 @@ def test_no_toolkit_and_used_destination_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cuda" / "mine").touch()
     with pytest.raises(RefusedError, match="not an empty folder"):
         link_farm(site, tmp_path / "cuda", relative=True)
+
+
+PARTS = (
+    "cuda_runtime/include/cuda_runtime.h", "cuda_runtime/include/__init__.py", "cuda_runtime/lib/libcudart.so.12",
+    "cuda_nvcc/bin/ptxas", "cuda_nvcc/include/crt/host_defines.h", "cuda_nvcc/include/__init__.py",
+    "cuda_nvcc/nvvm/libdevice/libdevice.10.bc", "cuda_cccl/include/cub/cub.cuh", "cublas/include/cublas_v2.h",
+    "cublas/lib/libcublas.so.12", "cublas/lib/__init__.py", "nccl/include/nccl.h", "cudnn/include/cudnn.h",
+)  # fmt: skip
+"""What the wheels of CUDA 12 look like: one folder for each component, and no nvcc in any."""
+
+
+def make_parts(site: Path) -> Path:
+    for file in PARTS:
+        path = site / "nvidia" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file)
+    return site
+
+
+def test_the_components_of_cuda_12_become_one_toolkit(tmp_path: Path) -> None:
+    site = make_parts(tmp_path / "site")
+    farm = tmp_path / "cuda"
+    folders = link_farm(site, farm, relative=True)
+    assert [path.name for path in folders] == ["cublas", "cuda_cccl", "cuda_nvcc", "cuda_runtime"]
+    for file in PARTS:
+        component, _, inside = file.partition("/")
+        if component in ("nccl", "cudnn") or inside.endswith("__init__.py"):
+            continue
+        assert (farm / inside).read_text() == file
+    assert (farm / "lib64" / "libcublas.so").read_text() == "cublas/lib/libcublas.so.12"
+    assert not (farm / "include" / "__init__.py").exists()
+    assert not (farm / "include" / "nccl.h").exists(), "other wheels' headers are not merged in"
+    assert not (farm / "bin" / "nvcc").exists()
+
+
+def test_one_folder_goes_before_components_and_a_library_alone_is_no_toolkit(tmp_path: Path) -> None:
+    site = make_parts(tmp_path / "site")
+    make_whole = site / "nvidia" / "cu13" / "bin"
+    make_whole.mkdir(parents=True)
+    assert toolkit_folders(site) == (site / "nvidia" / "cu13",)
+    shutil.rmtree(site / "nvidia" / "cu13")
+    shutil.rmtree(site / "nvidia" / "cuda_runtime")
+    assert toolkit_folders(site) == ()
+
+
+def test_a_toolkit_of_the_host_takes_the_place_of_the_wheels(tmp_path: Path) -> None:
+    site = make_parts(tmp_path / "site")
+    host = tmp_path / "host"
+    for file in ("bin/nvcc", "include/cuda_runtime.h", "lib64/libcudart.so.12", "nvvm/bin/cicc"):
+        (host / file).parent.mkdir(parents=True, exist_ok=True)
+        (host / file).write_text(f"host {file}")
+    farm = tmp_path / "cuda"
+    assert link_farm(site, farm, relative=False, toolkit=host) == (host,)
+    assert (farm / "bin" / "nvcc").read_text() == "host bin/nvcc"
+    assert (farm / "lib" / "libcudart.so").read_text() == "host lib64/libcudart.so.12"
+    assert (farm / "nvvm" / "bin" / "cicc").read_text() == "host nvvm/bin/cicc"
+    assert not (farm / "include" / "cub").exists()
