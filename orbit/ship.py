@@ -17,6 +17,7 @@ from orbit.audit.reports.report import TargetReport
 from orbit.audit.run import Options as AuditOptions
 from orbit.audit.run import audit_environment, audit_target
 from orbit.audit.targets import detect
+from orbit.core.amounts import format_seconds
 from orbit.core.console import Progress
 from orbit.core.files import link_or_copy, sha256_file, tree_hash
 from orbit.core.findings import Finding, Skipped
@@ -32,8 +33,19 @@ from orbit.kernels.build import Limit, Wheelhouse, build_kernels
 from orbit.kernels.plan import make_plan
 from orbit.profile.check import check_lock
 from orbit.profile.model import Profile
-from orbit.release.evidence import Result, StageRecord, Summary, format_seconds, utc_now, write_stage, write_summary
+from orbit.release.checkout import Checkout, read_checkout
+from orbit.release.evidence import (
+    KERNELS_FILE,
+    KernelManifests,
+    Result,
+    StageRecord,
+    Summary,
+    utc_now,
+    write_stage,
+    write_summary,
+)
 from orbit.release.sbom.write import FILES, SbomResult, write_sboms
+from orbit.release.seal import Seal, write_seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,7 @@ def ship(profile: Profile, root: Path, store: Store, *, dist: Path, options: Opt
         began = utc_now()
         run_name = f"{profile.name}-{began:%Y%m%dT%H%M%SZ}"
         run = Run(profile, root, store, options, _new_run_folder(dist, run_name), progress)
+        checkout = read_checkout(root)
         with Meter() as meter:
             records, failure = _run_stages(run)
         summary = Summary(
@@ -104,10 +117,31 @@ def ship(profile: Profile, root: Path, store: Store, *, dist: Path, options: Opt
             seconds=meter.seconds,
         )
         write_summary(run.folder, summary)
+        _seal(run.folder, summary, _unmoved(checkout, root))
         _point_latest(dist, profile.name, run.folder)
     if failure is not None:
         raise failure
     return summary
+
+
+def _unmoved(before: Checkout, root: Path) -> Checkout:
+    """The checkout as it was all along; nothing certain when it changed while the run went on."""
+    after = read_checkout(root)
+    return before if after == before else Checkout(reason="the checkout changed while the run went on")
+
+
+def _seal(folder: Path, summary: Summary, checkout: Checkout) -> None:
+    """The last file of a run: the hash of every other one."""
+    seal = Seal(
+        run=summary.run,
+        profile=summary.profile,
+        orbit_version=summary.orbit_version,
+        image=summary.image_digest,
+        checkout=checkout,
+        files={},
+        sealed="",
+    )
+    write_seal(folder, seal)
 
 
 def _run_stages(run: Run) -> tuple[list[StageRecord], BaseException | None]:
@@ -186,6 +220,9 @@ def _kernels_stage(run: Run) -> Outcome:
         run.profile, run.root, run.store, tier=run.options.kernels, progress=run.progress, limit=run.options.limit
     )
     run.wheelhouse = house
+    built = [wheel.manifest for wheel in house.wheels]
+    verified = [wheel.manifest for wheel in house.verified]
+    dump_json(run.folder / KERNELS_FILE, KernelManifests(manifests=(*built, *verified)))
     return Outcome(
         inputs={"tier": run.options.kernels, "archs": list(run.profile.target_archs())},
         outputs={
@@ -214,7 +251,7 @@ def _audit_stage(run: Run) -> Outcome:
     return _audited(
         run,
         {"environment": run.environment.record.key},
-        lambda: audit_environment(prefix, run.profile, progress=run.progress),
+        lambda: audit_environment(prefix, run.profile, progress=run.progress, cache=run.store.root / "facts"),
         "audit.json",
     )
 

@@ -14,7 +14,9 @@ from orbit.core.records import load_json
 from orbit.core.store import Store
 from orbit.errors import CheckFailed, MissingError, RefusedError
 from orbit.profile.model import load_profile
+from orbit.release.checkout import Checkout
 from orbit.release.evidence import Result, StageRecord, Summary
+from orbit.release.seal import broken, read_seal
 from orbit.ship import Options, Outcome, Run, StageSkipped, ship
 
 Stages = tuple[tuple[str, Callable[[Run], Outcome]], ...]
@@ -56,8 +58,34 @@ def test_all_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert summary.result is Result.PASSED
     folder = last_run(tmp_path)
     assert folder.name == summary.run
-    assert sorted(p.name for p in folder.iterdir()) == ["01-s0.json", "02-s1.json", "summary.json", "summary.md"]
+    names = ["01-s0.json", "02-s1.json", "evidence.json", "summary.json", "summary.md"]
+    assert sorted(p.name for p in folder.iterdir()) == names
     assert load_json(folder / "01-s0.json", StageRecord).outputs == {"b": 2}
+
+
+def test_the_last_file_names_every_other_one_and_the_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(orbit.ship, "read_checkout", lambda _root: Checkout(commit="ab" * 20))
+    summary = run_with(monkeypatch, tmp_path, fine)
+    seal = read_seal(last_run(tmp_path))
+    assert set(seal.files) == {"01-s0.json", "summary.json", "summary.md"}
+    assert broken(last_run(tmp_path), seal) == {}
+    assert (seal.run, seal.profile, seal.image) == (summary.run, "probe", "")
+    assert seal.checkout == Checkout(commit="ab" * 20)
+
+
+def test_a_checkout_that_changes_meanwhile_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    states = iter((Checkout(commit="ab" * 20), Checkout(commit="cd" * 20)))
+    monkeypatch.setattr(orbit.ship, "read_checkout", lambda _root: next(states))
+    run_with(monkeypatch, tmp_path, fine)
+    seal = read_seal(last_run(tmp_path))
+    assert not seal.checkout.clean
+    assert "changed while the run went on" in seal.checkout.reason
+
+
+def test_a_failed_run_is_sealed_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(MissingError):
+        run_with(monkeypatch, tmp_path, unreachable)
+    assert broken(last_run(tmp_path), read_seal(last_run(tmp_path))) == {}
 
 
 def test_a_failure_is_recorded_and_stops_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,10 +13,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from orbit.core.amounts import format_bytes, format_seconds
 from orbit.core.files import write_atomic
 from orbit.core.findings import Finding, Skipped
-from orbit.core.records import Record, dump_json
+from orbit.core.records import Record, content_key, dump_json
+from orbit.kernels.manifest import BuildManifest
 
+KERNELS_FILE = "kernels.json"
+KERNELS_SCHEMA = "orbit.kernel-manifests/1"
 STAGE_SCHEMA = "orbit.stage/1"
 SUMMARY_SCHEMA = "orbit.summary/1"
 
@@ -51,6 +55,19 @@ class StageRecord(Record, frozen=True, kw_only=True):
     seconds: float
     peak_memory_bytes: int = 0
     """Highest resident memory of orbit and its children during the stage (upper estimate)."""
+
+
+class KernelManifests(Record, frozen=True, kw_only=True):
+    """``kernels.json``: how each kernel of the run came to be, wheels built here first, then those verified."""
+
+    schema: str = KERNELS_SCHEMA
+    manifests: tuple[BuildManifest, ...]
+
+    @property
+    def hash(self) -> str:
+        """Identity of all of them together: what the record of the stage and the image's label ``io.orbit.kernels``
+        say (:attr:`orbit.kernels.build.Wheelhouse.manifest_hash`)."""
+        return content_key(self.manifests)
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -110,32 +127,12 @@ def render_markdown(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_seconds(seconds: float) -> str:
-    """``0.3 s``, ``42 s``, ``3 min 07 s``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
-
-
-def format_bytes(count: int) -> str:
-    """Decimal units, as disks and registries count: ``512 B``, ``73 MB``, ``9.4 GB``."""
-    if count < 1000:
-        return f"{count} B"
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            value = count / size
-            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
-    raise AssertionError(count)
-
-
 def _result_cell(stage: StageRecord) -> str:
     return f"{stage.result.value} (reused)" if stage.reused else stage.result.value
 
 
 def _outputs_cell(outputs: dict[str, Any]) -> str:
-    shown = (f"{key} {_short(value)}" for key, value in outputs.items() if isinstance(value, str | int | float))
+    shown = (f"{key} {_short(value)}" for key, value in sorted(outputs.items()) if isinstance(value, str | int | float))
     return ", ".join(shown).replace("|", "\\|")
 
 
