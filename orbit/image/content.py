@@ -9,6 +9,8 @@ Where the sha256 of a file comes from, so that ten gigabytes need not be read to
 - RECORD states it, and ``contents.tsv`` beside the environment what RECORD does not (compiled files, RECORD itself, the
   interpreter). ``orbit env create`` compared the first and computed the second. What is stated is compared again while
   the file is written into a layer, every byte of it: a layer under a wrong key cannot come into being.
+- An audit read every file and remembered its sha256 with the file's device, inode, size, modification and change time.
+  A file of which all five are the same is that file, and is not compared again.
 - What nobody states, or two state differently, is read and hashed.
 
 The result is remembered by the state of the whole tree: device, inode, mode, size, modification and change time of
@@ -22,13 +24,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from orbit.audit.facts import RecordRow, Tree
-from orbit.audit.installed.fact_cache import SETTLE_NS
+from orbit.audit.installed.fact_cache import SETTLE_NS, FactCache
 from orbit.audit.installed.hashing import Hashing
-from orbit.audit.installed.tree import read_tree
+from orbit.audit.installed.tree import find_layout, read_tree
 from orbit.core.console import Progress
 from orbit.core.records import Record, convert
 from orbit.core.store import Store
@@ -41,6 +44,9 @@ from orbit.profile.model import ImagePolicy
 FORMAT = 1
 """Raised when equal trees come out with other members."""
 MEMORY = "layer-plan"
+NOTHING: Mapping[str, str] = MappingProxyType({})
+SHA256_CHARS = 43
+"""Of a digest as RECORD spells it; those of other algorithms are longer."""
 
 
 class Planned(Record, frozen=True, kw_only=True):
@@ -98,17 +104,25 @@ def _inputs(listing: Listing, policy: ImagePolicy) -> dict[str, object]:
     return {"format": FORMAT, "tree": listing.key, "rules": rules, "prefix": policy.prefix}
 
 
-def plan_layers(listing: Listing, policy: ImagePolicy, *, progress: Progress) -> dict[str, list[Member]]:
+def plan_layers(
+    listing: Listing, policy: ImagePolicy, *, progress: Progress, remembered: Mapping[str, str] = NOTHING
+) -> dict[str, list[Member]]:
     """Members of every layer of the environment, with their digests.
 
-    Raises :class:`InputError` for what an image must not hold (see :func:`orbit.image.layers.split`), and
+    ``remembered`` has digests that were computed from exactly these files, see :func:`remembered_digests`. Raises
+    :class:`InputError` for what an image must not hold (see :func:`orbit.image.layers.split`), and
     :class:`RefusedError` for a file that is not what its RECORD says or changes meanwhile.
     """
     owners = read_owners(listing.prefix, policy.layers)
     parts = split(listing.tree, owners, policy.layers)
     stated = _stated(listing, owners)
-    read = _read(listing, [path for path, fact in listing.tree.entries.items() if fact.is_file and path not in stated])
-    progress.step(f"layers: {len(stated)} digests stated, {len(read)} files hashed")
+    _contradict(listing, stated, remembered)
+    unknown = [path for path, fact in listing.tree.entries.items() if fact.is_file and path not in stated]
+    read = {**remembered, **_read(listing, [path for path in unknown if path not in remembered])}
+    progress.step(
+        f"layers: {len(stated)} digests stated, {len(remembered)} remembered, "
+        f"{len(read) - len(remembered)} files hashed"
+    )
     entries = listing.tree.entries
     plan: dict[str, list[Member]] = {}
     for name, paths in parts.items():
@@ -119,6 +133,25 @@ def plan_layers(listing: Listing, policy: ImagePolicy, *, progress: Progress) ->
             proved = path in read and listing.settled(fact.stamp[3])
             plan[name].append(member(path, fact, listing.tree, policy.prefix, sha256=sha256, proved=proved))
     return plan
+
+
+def remembered_digests(listing: Listing, python: str, facts: Path) -> Mapping[str, str]:
+    """sha256 of the files that an audit has read and that are as they were then; ``facts`` is where it keeps them.
+
+    ``python`` is the profile's version, for the layout. Nothing is known of an environment that was never audited.
+    """
+    found = FactCache(facts, find_layout(listing.prefix, python)).lookup(listing.tree)
+    return {path: digest for path, digest in found.items() if len(digest) == SHA256_CHARS}
+
+
+def _contradict(listing: Listing, stated: Mapping[str, str], remembered: Mapping[str, str]) -> None:
+    """Raise :class:`RefusedError` for a file that was found to be something else than what is stated of it."""
+    for path, digest in remembered.items():
+        if stated.get(path, digest) != digest:
+            raise RefusedError(
+                f"{listing.prefix}/{path}: its content is not what RECORD or {CONTENTS} states",
+                fix="create the environment again; `orbit audit` says what else is wrong with it",
+            )
 
 
 def _stated(listing: Listing, owners: Owners) -> Mapping[str, str]:

@@ -14,6 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbit.audit.installed import fact_cache
+from orbit.audit.installed.fact_cache import FactCache
+from orbit.audit.installed.tree import find_layout, read_tree
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.env.contents import write_contents
@@ -27,6 +30,7 @@ from orbit.image.content import (
     planned,
     recall,
     remember,
+    remembered_digests,
 )
 from orbit.image.layers import SITE
 from orbit.image.tar import Member, folder, tar_chunks, with_parents
@@ -77,6 +81,51 @@ def test_a_digest_computed_here_needs_no_second_look_once_the_clock_moved_on(
     members = {member.name.removeprefix("opt/orbit/"): member for part in plan(tmp_path).values() for member in part}
     assert members[COMPILED].proved
     assert not members[TORCH].proved
+
+
+def audited(prefix: Path, facts: Path) -> None:
+    """Remember every file of ``prefix`` as an audit does; their times are made ones that lie behind it."""
+    for path in prefix.rglob("*"):
+        os.utime(path, ns=(10**18, 10**18), follow_symlinks=False)
+    cache = FactCache(facts, find_layout(prefix, "3.12"))
+    tree = read_tree(prefix)
+    cache.save(tree, {path: sha256((prefix / path).read_bytes()) for path, f in tree.entries.items() if f.is_file})
+
+
+def test_what_an_audit_read_is_not_compared_again_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, facts = tmp_path / "env", tmp_path / "facts"
+    write_tree(prefix, recorded(environment_files()))
+    monkeypatch.setattr(content, "SETTLE_NS", -(10**10))
+    monkeypatch.setattr(fact_cache, "SETTLE_NS", -(10**10))
+    audited(prefix, facts)
+    (prefix / COMPILED).touch()
+    listing = list_environment(prefix)
+    known = remembered_digests(listing, "3.12", facts)
+    assert TORCH in known
+    assert COMPILED not in known
+    plain = plan_layers(listing, POLICY, progress=Silent())
+    helped = plan_layers(listing, POLICY, progress=Silent(), remembered=known)
+    assert {name: members_key(members) for name, members in helped.items()} == {
+        name: members_key(members) for name, members in plain.items()
+    }
+    proved = {member.name.removeprefix("opt/orbit/") for part in helped.values() for member in part if member.proved}
+    assert {TORCH, COMPILED} <= proved  # one remembered, one read now
+
+
+def test_a_file_that_the_audit_found_to_be_another_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, facts = tmp_path / "env", tmp_path / "facts"
+    files = recorded(environment_files())
+    write_tree(prefix, files)
+    same_size_and_time(prefix / TORCH, files[TORCH][:-1] + b"\1")
+    monkeypatch.setattr(fact_cache, "SETTLE_NS", -(10**10))
+    audited(prefix, facts)
+    listing = list_environment(prefix)
+    with pytest.raises(RefusedError, match=r"not what RECORD or contents\.tsv states"):
+        plan_layers(listing, POLICY, progress=Silent(), remembered=remembered_digests(listing, "3.12", facts))
 
 
 def test_equal_content_has_equal_keys_wherever_it_lies(tmp_path: Path) -> None:
