@@ -28,6 +28,7 @@ from orbit.kernels.buildenv import SITE, build_environment
 from orbit.kernels.finish import finish
 from orbit.kernels.fronts import Settings
 from orbit.kernels.gc import UNITS
+from orbit.kernels.host_toolkit import require_toolkit, wants_toolkit
 from orbit.kernels.jobs.costs import package_cost, save_cost
 from orbit.kernels.jobs.estimates import Estimator, fallback, load_known, remembering
 from orbit.kernels.jobs.machine import memory_total_bytes, usable_cores
@@ -42,8 +43,9 @@ from orbit.kernels.requires import check_requirements
 from orbit.kernels.shim.config import Part
 from orbit.kernels.sources import obtain, unpack
 from orbit.kernels.workspace import Workspace, network_isolation, ninja_count
-from orbit.profile.lock import Lock, read_lock
+from orbit.profile.lock import Lock
 from orbit.profile.model import Profile
+from orbit.profile.place import profile_lock
 
 
 class BuiltWheel(Record, frozen=True, kw_only=True):
@@ -219,7 +221,7 @@ def _yard(
         if any(not item.cached for item in plan.items):
             stack.enter_context(server)
             stack.enter_context(reported(server.view, progress))
-        yield _Yard(profile, read_lock(root / "uv.lock"), root, store, progress, limits, server)
+        yield _Yard(profile, profile_lock(profile, root), root, store, progress, limits, server)
 
 
 def _job(item: Item, yard: _Yard) -> Job[BuiltWheel | VerifiedWheel]:
@@ -286,7 +288,8 @@ def _space(item: Item, yard: _Yard, settings: Settings) -> Iterator[Bench]:
     space = Workspace(yard.store.scratch(f"build-{recipe.name}"), _log(item, yard))
     try:
         check_requirements(recipe, environment / SITE)
-        space.prepare(environment, item.pairs, settings)
+        toolkit = require_toolkit(recipe, yard.profile).path if wants_toolkit(recipe, yard.profile) else None
+        space.prepare(environment, item.pairs, settings, toolkit)
         project = unpack(got, space.source)
         yard.progress.step(
             f"{recipe.name} {item.source.version}: building for {', '.join(real for _, real in item.pairs)}, "

@@ -131,7 +131,7 @@ def _nvvm(root: Path) -> Path:
         for entry in sorted(target.iterdir()):
             if entry.name != "bin":
                 (nvvm / entry.name).symlink_to(entry)
-        for entry in sorted((target / "bin").iterdir()):
+        for entry in sorted((target / "bin").iterdir()) if (target / "bin").is_dir() else ():
             (nvvm / "bin" / entry.name).symlink_to(entry)
     return nvvm / "bin"
 

@@ -14,14 +14,16 @@ from orbit.core.store import Store
 from orbit.errors import InputError
 from orbit.kernels import shim
 from orbit.kernels.buildenv import closure_hash
+from orbit.kernels.host_toolkit import require_toolkit, wants_toolkit, without_toolkit
 from orbit.kernels.manifest import BuildManifest
 from orbit.kernels.prebuilt.verify import known_manifest
 from orbit.kernels.recipe import Recipe, gencode_pairs, load_recipe, render_env
 from orbit.kernels.requires import system_headers
 from orbit.kernels.sources import Source, resolve_source
 from orbit.kernels.toolchain import host_toolchain, python_build
-from orbit.profile.lock import Lock, read_lock
+from orbit.profile.lock import Lock
 from orbit.profile.model import Profile
+from orbit.profile.place import profile_lock
 
 FORMAT = 2
 """Bumped when what a build leaves in the store changes shape."""
@@ -75,20 +77,24 @@ class Plan(Record, frozen=True, kw_only=True):
 def make_plan(profile: Profile, root: Path, store: Store, *, tier: str, names: tuple[str, ...] = ()) -> Plan:
     """Resolve every recipe of the profile's tier, or only those in ``names``, whether the profile has them or not.
 
-    Reads the lock and the store, builds and fetches nothing. Raises :class:`InputError` for an unknown tier, an unknown
+    Reads the lock and the store, builds and fetches nothing. What cannot be compiled for want of a toolkit of the host
+    is skipped, or an error when it is one of ``names``. Raises :class:`InputError` for an unknown tier, an unknown
     recipe or bad data, :class:`MissingError` without a C++ compiler.
     """
     if tier not in TIERS:
         raise InputError(f"no tier named {tier!r}", fix=f"use one of {', '.join(TIERS)}")
-    lock = read_lock(root / "uv.lock")
+    lock = profile_lock(profile, root)
     known = (*profile.kernels.core, *profile.kernels.extended)
     wanted = names or (known if tier == "all" else profile.kernels.core)
     recipes = [load_recipe(name) for name in dict.fromkeys(wanted)]
+    lacking = {} if names else {each.name: why for each in recipes if (why := without_toolkit(each, profile))}
+    recipes = [each for each in recipes if each.name not in lacking]
+    late = () if names else tuple(_skip(load_recipe(name)) for name in known if name not in wanted)
     return Plan(
         profile=profile.name,
         items=tuple(_item(each, profile, lock, root, store) for each in recipes if each.mode == "source"),
         checks=tuple(_check(each, profile, lock, root, store) for each in recipes if each.mode != "source"),
-        skipped=() if names else tuple(_skip(load_recipe(name)) for name in known if name not in wanted),
+        skipped=(*lacking.values(), *late),
     )
 
 
@@ -112,6 +118,8 @@ def _item(recipe: Recipe, profile: Profile, lock: Lock, root: Path, store: Store
         "config_settings": recipe.config_settings,
         "shared_object": recipe.shared_object,
     }
+    if wants_toolkit(recipe, profile):
+        compiled["toolkit"] = require_toolkit(recipe, profile).identity
     if recipe.requires:
         compiled["headers"] = system_headers(recipe)
     # estimates (memory, hours, tier) change no wheel and are not here
@@ -150,7 +158,7 @@ def built_manifests(
 ) -> tuple[tuple[BuildManifest, ...], tuple[str, ...]]:
     """The manifests of the profile's wheels, and the names of recipes that were not built or verified yet."""
     plan = make_plan(profile, root, store, tier=tier)
-    lock = read_lock(root / "uv.lock")
+    lock = profile_lock(profile, root)
     built = [load_json(Path(item.cached) / MANIFEST, BuildManifest) for item in plan.items if item.cached]
     verified = [known_manifest(check.recipe, profile, lock, store) for check in plan.checks]
     return (*built, *(manifest for manifest in verified if manifest)), plan.todo()

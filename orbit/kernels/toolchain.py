@@ -43,7 +43,12 @@ def host_toolchain() -> str:
 
 
 def compiler_release(cuda: Path) -> str:
-    """The line of ``nvcc --version`` that names the release, of the CUDA_HOME ``cuda``; ``unknown`` without one."""
+    """The line of ``nvcc --version`` that names the release, of the CUDA_HOME ``cuda``; ``unknown`` without that line.
+
+    ``none`` where there is no nvcc: the wheels of CUDA 12 have none, and host code can be compiled without.
+    """
+    if not (cuda / "bin" / "nvcc").exists():
+        return "none"
     shown = run([cuda / "bin" / "nvcc", "--version"], doing="ask nvcc for its version").stdout.decode()
     return next((line for line in shown.splitlines() if line.startswith("Cuda compilation tools")), "unknown")
 

@@ -49,10 +49,17 @@ class Workspace:
         self.log = log
         self.units = root / "units.jsonl"
 
-    def prepare(self, environment: Path, pairs: Sequence[tuple[str, str]], settings: Settings | None = None) -> None:
+    def prepare(
+        self,
+        environment: Path,
+        pairs: Sequence[tuple[str, str]],
+        settings: Settings | None = None,
+        toolkit: Path | None = None,
+    ) -> None:
         """Lay out the folder over an installed build environment, with the fronts enforcing ``pairs``.
 
-        Raises :class:`InputError` when the path of the folder has characters that build tools trip over.
+        ``toolkit`` is a CUDA toolkit of the host in place of the environment's. Raises :class:`InputError` when the
+        path of the folder has characters that build tools trip over.
         """
         if not PLAIN.match(str(self.root)):
             raise InputError(
@@ -62,7 +69,7 @@ class Workspace:
         self.env.symlink_to(environment)
         for name in ("out", "home", "tmp"):
             (self.root / name).mkdir()
-        link_farm(self.env / SITE, self.cuda, relative=True)
+        link_farm(self.env / SITE, self.cuda, relative=not toolkit, toolkit=toolkit)
         flags = [f"-Xcompiler={flag}" for flag in self.prefix_maps()]
         install_fronts(self.root, pairs, flags, self.units, settings or Settings())
 

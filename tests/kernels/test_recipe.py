@@ -12,8 +12,8 @@ from orbit.errors import InputError
 from orbit.kernels import recipe as recipes
 from orbit.kernels.recipe import arch_words, gencode_pairs, load_recipe, recipe_names, render_env
 from orbit.kernels.sources import resolve_source
-from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile, load_profile, profile_names
+from orbit.profile.place import profile_lock
 
 GOOD = """
 schema = 1
@@ -32,14 +32,18 @@ kind = "sdist"
 
 def test_every_shipped_recipe_loads_and_has_a_source() -> None:
     root = checkout_root()
-    lock = read_lock(root / "uv.lock")
     assert len(recipe_names()) >= 5
-    for name in recipe_names():
-        recipe = load_recipe(name)
-        source = resolve_source(recipe, lock, root)
-        assert len(source.sha256) == 64
-        assert source.version
-        assert recipe.group in lock.root.dev_dependencies
+    used = set()
+    for profile in map(load_profile, profile_names()):
+        lock = profile_lock(profile, root)
+        for name in (*profile.kernels.core, *profile.kernels.extended):
+            recipe = load_recipe(name)
+            source = resolve_source(recipe, lock, root)
+            assert len(source.sha256) == 64
+            assert source.version
+            assert recipe.group in lock.root.dev_dependencies
+            used.add(name)
+    assert used == set(recipe_names()), "a recipe that no profile names is never built"
 
 
 def test_profiles_name_recipes_of_the_right_tier() -> None:

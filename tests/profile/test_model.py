@@ -57,6 +57,7 @@ def test_files_a_profile_names_are_there() -> None:
             *(root / "kernels" / "expectations" / file for file in profile.expectations),
             *(root / "kernels" / "recipes" / f"{r}.toml" for r in (*profile.kernels.core, *profile.kernels.extended)),
             *(root / "containers" / "smoke" / f"{smoke}.toml" for smoke in (*profile.smoke, *profile.smoke_gpu)),
+            *(root / "env" / "lock-policies" / file for file in profile.policies),
             root / "containers" / f"{profile.image.base}.toml",
         ]
         assert len(wanted) >= 5
@@ -92,6 +93,11 @@ def replace(old: str, new: str) -> Edit:
         (replace('prefix = "/opt/orbit"', 'prefix = "opt/orbit"'), "image.prefix = 'opt/orbit'"),
         (replace('prefix = "/opt/orbit"', 'prefix = "/"'), "image.prefix = '/'"),
         (replace('cuda = "13.0"\n', ""), "cuda"),
+        (replace("extras = []", 'extras = []\nlock = "/elsewhere"'), "lock = '/elsewhere'"),
+        (replace("extras = []", 'extras = []\nlock = "env/../../elsewhere"'), "lock = 'env/../../elsewhere'"),
+        (replace("extras = []", 'extras = []\nlock = "."'), "lock = '.'"),
+        (replace("extras = []", 'extras = []\nlock = "env/"'), "lock = 'env/'"),
+        (replace("extras = []", 'extras = []\ntoolkit = "any"'), "toolkit"),
         (replace("[kernels]", 'colour = "red"\n[kernels]'), "colour"),
         (lambda text: text[: text.index("[[targets]]")] + "targets = []\n" + text[text.index("[kernels]") :],
          "targets is empty"),

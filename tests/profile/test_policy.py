@@ -7,7 +7,7 @@ import pytest
 from orbit.core.paths import checkout_root
 from orbit.errors import InputError
 from orbit.profile.model import load_profile, profile_names
-from orbit.profile.policy import Policy, load_policy
+from orbit.profile.policy import Policy, load_policy, own_file
 
 GOOD = """
 schema = 1
@@ -80,9 +80,54 @@ def test_each_mistake_is_named(tmp_path: Path, old: str, new: str, says: str) ->
         load(tmp_path, GOOD.replace(old, new))
 
 
-def test_the_shipped_policy_describes_the_release_of_every_profile() -> None:
-    policy = load_policy(checkout_root())
+def test_the_shipped_policies_describe_the_release_of_every_profile() -> None:
     profiles = [load_profile(name) for name in profile_names()]
     assert len(profiles) >= 2
     for profile in profiles:
+        policy = load_policy(checkout_root(), profile.policies)
         assert policy.release(profile.cuda) is not None
+        assert policy.settings
+        assert own_file(profile.policies) == f"env/lock-policies/{profile.policies[-1]}"
+
+
+def test_every_shipped_policy_is_some_profiles() -> None:
+    named = {file for name in profile_names() for file in load_profile(name).policies}
+    assert {path.name for path in (checkout_root() / "env" / "lock-policies").iterdir()} == named
+
+
+def both(tmp_path: Path, more: str) -> Policy:
+    (tmp_path / "env" / "lock-policies").mkdir(parents=True)
+    (tmp_path / "env" / "lock-policy.toml").write_text(GOOD)
+    (tmp_path / "env" / "lock-policies" / "own.toml").write_text(f"schema = 1\n{more}")
+    return load_policy(tmp_path, ("own.toml",))
+
+
+def test_the_files_of_a_profile_are_one_policy(tmp_path: Path) -> None:
+    policy = both(
+        tmp_path, '[[pins]]\nname = "b"\nreason = "r"\n[[cuda]]\nrelease = "12.8"\nwatch = []\ncomponents = []\n'
+    )
+    assert [pin.name for pin in policy.pins] == ["a", "b"]
+    assert policy.release("12.8") is not None
+    assert policy.release("13.0") is not None
+    assert load_policy(tmp_path).pin("b") is None
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ('[[pins]]\nname = "a"\nreason = "r"\n', r"own\.toml: pins: a listed twice"),
+        ('[[cuda]]\nrelease = "13.0"\nwatch = []\ncomponents = []\n', r"own\.toml: cuda: 13\.0 listed twice"),
+        ('[[pins]]\nname = "B"\nreason = "r"\n', r"own\.toml: pin B"),
+        ('settings = ["environments"]\n', r"own\.toml: settings: environments listed twice"),
+    ],
+)
+def test_what_two_files_say_twice_names_the_second(tmp_path: Path, more: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        both(tmp_path, more)
+
+
+def test_a_policy_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "lock-policy.toml").write_text(GOOD)
+    with pytest.raises(InputError, match=r"lock-policies/none\.toml: no such file"):
+        load_policy(tmp_path, ("none.toml",))

@@ -12,21 +12,22 @@ from orbit.core.paths import checkout_root
 from orbit.profile.check import check_lock
 from orbit.profile.lock import parse_lock
 from orbit.profile.model import Profile, load_profile, profile_names
+from orbit.profile.place import lock_path
 from orbit.profile.policy import load_policy
 from orbit.profile.rules import Facts, run_rules
 from tests.profile.locks import SHA, WHERE, package, wheel
 
 
 @functools.cache
-def real_text() -> str:
-    return (checkout_root() / "uv.lock").read_text()
+def real_text(profile: str = "cu130") -> str:
+    return lock_path(load_profile(profile), checkout_root()).read_text()
 
 
 def judge(text: str, profile: Profile) -> list[tuple[str, str]]:
     root = checkout_root()
     facts = Facts(
         lock=parse_lock(text.encode(), WHERE),
-        policy=load_policy(root),
+        policy=load_policy(root, profile.policies),
         profile=profile,
         recipes=frozenset(path.stem for path in (root / "kernels" / "recipes").glob("*.toml")),
     )
@@ -161,3 +162,52 @@ def test_a_source_build_without_recipe() -> None:
     block = package("novelty", "1.0", source=index[1], wheels=[], sdist=sdist)
     text = f"{real_text()}\n{block}".replace("\nstack = [\n", '\nstack = [\n    { name = "novelty" },\n', 1)
     assert judge(text, load_profile("cu130")) == [("lock-wheel", "novelty")]
+
+
+CU128_MUTATIONS = {
+    "cuBLAS of the next release": (
+        version("nvidia-cublas-cu12", "12.9.1.4"),
+        ("lock-cuda-release", "nvidia-cublas-cu12"),
+    ),
+    "the compiler's parts of the next release": (
+        version("nvidia-cuda-nvcc-cu12", "12.9.86"),
+        ("lock-cuda-release", "nvidia-cuda-nvcc-cu12"),
+    ),
+    "kernels for another sglang": (version("sgl-kernel", "0.3.20"), ("lock-source", "sgl-kernel")),
+    "torchvision for another torch": (version("torchvision", "0.26.0"), ("lock-family", "torch")),
+    "TransformerEngine's libraries of another version": (
+        version("transformer-engine-cu12", "2.13.0"),
+        ("lock-family", "transformer-engine"),
+    ),
+    "flashinfer binaries of another version": (version("flashinfer-cubin", "0.6.4"), ("lock-family", "flashinfer")),
+    "the override against the CUDA 13 half is lost": (
+        replace('    { name = "transformer-engine-cu13", marker = "sys_platform == \'never\'" },\n', ""),
+        ("lock-reason", "transformer-engine-cu13"),
+    ),
+    "the override against the newest NumPy is lost": (
+        replace('{ name = "numpy", marker = "extra == \'stack\'", specifier = "<2.4" }',
+                '{ name = "numpy", marker = "extra == \'stack\'" }'),
+        ("lock-reason", "numpy"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CU128_MUTATIONS)
+def test_a_defect_of_the_cuda_12_lock_gives_exactly_its_finding(what: str) -> None:
+    edit, finding = CU128_MUTATIONS[what]
+    found = judge(edit(real_text("cu128")), load_profile("cu128"))
+    assert finding in found
+    assert {rule for rule, _ in found} <= {finding[0], "lock-family"}  # a kernel off its version is off its family too
+
+
+@pytest.mark.parametrize("name", ["transformer-engine-cu13", "nvidia-cuda-nvcc", "sglang-kernel", "sgl-deep-gemm"])
+def test_parts_of_cuda_13_must_not_be_in_the_cuda_12_lock(name: str) -> None:
+    block = re.search(rf'\[\[package\]\]\nname = "{name}"\n.*?(?=\[\[package\]\]|\Z)', real_text(), re.DOTALL)
+    assert block is not None
+    found = judge(f"{real_text('cu128')}\n{block[0]}", load_profile("cu128"))
+    assert found == [("lock-source", name)]
+
+
+def test_each_lock_is_judged_by_its_own_policy_and_not_by_the_other() -> None:
+    rules = {rule for rule, _ in judge(real_text("cu128"), load_profile("cu130"))}
+    assert {"lock-cuda-release", "lock-source", "lock-reason"} <= rules

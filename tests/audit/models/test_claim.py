@@ -13,6 +13,8 @@ from orbit.audit.models.claim import RECORD, claim_of, claim_problem, is_of_prof
 from orbit.core.console import Silent
 from orbit.core.paths import checkout_root
 from orbit.profile.lock import read_lock
+from orbit.profile.model import load_profile
+from orbit.profile.place import profile_lock
 from tests.audit.support import make_policy
 from tests.writers.environment import write_sound_environment
 
@@ -70,7 +72,17 @@ def test_the_checkouts_lock_is_used_only_when_it_is_the_one_named(env: Environme
     assert is_of_profile(env, given)
 
 
+def test_a_profile_with_a_lock_of_its_own_is_compared_with_that_one(env: Environment) -> None:
+    lock = profile_lock(load_profile("cu128"), checkout_root())
+    found = lock_of(claiming(env, GOOD.replace('"ab"', f'"{lock.sha256}"')), make_policy())
+    assert found is not None
+    assert found.path == lock.path
+    own = lock_policy(replace(make_policy(), profile=load_profile("cu128")))
+    assert own is not None
+    assert own.pin("transformer-engine-cu12") is not None
+
+
 def test_the_shipped_lock_policy_is_there() -> None:
-    policy = lock_policy()
+    policy = lock_policy(make_policy())
     assert policy is not None
     assert policy.pin("torch") is not None

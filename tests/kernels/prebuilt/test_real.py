@@ -1,4 +1,4 @@
-"""The wheels of the lock, verified for real: fetched, judged by the cu130 profile, DeepGEMM's kernels compiled."""
+"""The wheels of the cu130 lock, verified for real: fetched, judged by that profile, DeepGEMM's kernels compiled."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from orbit.core.console import Silent
 from orbit.core.paths import checkout_root
 from orbit.core.store import Store
 from orbit.kernels.prebuilt.verify import VerifiedWheel, ensure_verified
-from orbit.kernels.recipe import load_recipe, recipe_names
+from orbit.kernels.recipe import load_recipe
 from orbit.profile.lock import read_lock
 from orbit.profile.model import load_profile
 from tests.audit.real import environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
-NAMES = [name for name in recipe_names() if load_recipe(name).mode != "source"]
+NAMES = [name for name in load_profile("cu130").kernels.core if load_recipe(name).mode != "source"]
 
 
 def verified(name: str, store: Store) -> VerifiedWheel:
