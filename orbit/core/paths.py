@@ -9,7 +9,7 @@ from pathlib import Path
 from orbit.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent.parent
-DATA_FOLDERS = ("env", "kernels", "containers", "docs/rules")
+DATA_FOLDERS = ("env", "kernels", "containers", "ci/qualify", "docs/rules")
 
 
 def data_root() -> Path:
