@@ -1,0 +1,1 @@
+"""What differs between two locks, and what follows from it."""
