@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from orbit.audit.reports.report import (
     DepthTarget,
     LibraryCoverage,
@@ -191,7 +193,7 @@ def _coverage(a: TargetReport, b: TargetReport) -> Iterator[CoverageChange]:
     after = {item.file: item for item in b.coverage}
     for file in _keys(before, after):
         old, now = before.get(file), after.get(file)
-        if old != now:
+        if old is None or now is None or msgspec.structs.replace(now, distribution=old.distribution) != old:
             results = tuple(_texts(_results(old), _results(now))) if old and now else ()
             yield CoverageChange(
                 file=file, before=old, after=now, results=tuple(r for r in results if r.before and r.after)

@@ -41,6 +41,8 @@ class LibraryCoverage(Record, frozen=True, kw_only=True):
     bytes_by_arch: dict[str, int] = {}
     """Payload bytes by architecture, compressed as they are in the file."""
     targets: tuple[TargetCoverage, ...]
+    distribution: str = ""
+    """Who installed it; empty when no record names the file."""
 
     def result(self, target: TargetCoverage) -> str:
         """``sass``, ``ptx-jit`` or ``none``: what ``target`` gets of the file, in the mode that the file is in."""

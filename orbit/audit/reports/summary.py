@@ -137,6 +137,7 @@ def _coverage(env: Environment, policy: Policy, item: SharedObject) -> LibraryCo
         payload_bytes=sum(image.size for container in item.containers for image in container.images),
         bytes_by_arch=arch_bytes(item.containers),
         targets=tuple(targets),
+        distribution=printable(env.owners.get(item.path, "")),
     )
 
 
