@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 import tomllib
@@ -25,6 +26,7 @@ from orbit.core.junit import to_xml
 from orbit.core.paths import data_file
 from orbit.errors import ExitCode, InputError, OrbitError
 from orbit.smoke.checks import require_known_kinds
+from orbit.smoke.machine import look, started_now
 from orbit.smoke.model import FAILED, SKIPPED, CheckResult, Context, SmokeList, parse_context, parse_list
 from orbit.smoke.report import IN_PLACE, ListRun, document, suite
 from orbit.smoke.runner import CHILD_FLAG, Machine, child_main, run_list
@@ -33,6 +35,9 @@ from orbit.smoke.watch import ORPHANS
 DEFAULT_PROFILE = "cu130"
 ENVIRONMENT = Path("share", "orbit", "environment.json")
 JOB_LIST = "job"
+IMAGE = "ORBIT_IMAGE_DIGEST"
+"""Variable that names the image this runs in, when ``--image`` does not."""
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,14 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == [CHILD_FLAG]:
         return child_main(json.load(sys.stdin))
     args = _parser().parse_args(arguments)
+    started = started_now()
     try:
+        args.image = _digest(args.image or os.environ.get(IMAGE, ""))
         piped = args.list == ["-"]
         profile, plans, context = ("", *_read_plan()) if piped else _read_files(args)
         plans = _only(plans, args.only)
         machine = Machine.examine()
         with open(args.out or os.devnull, "w", encoding="utf-8") as out:
             runs = [_run(plan, context, machine, out, args, quiet=piped) for plan in plans]
-        _write(args, runs, profile)
+        _write(args, runs, profile, started)
     except OrbitError as error:
         print(f"orbit.smoke: error: {error}", file=sys.stderr)
         return error.code
@@ -76,9 +83,17 @@ def _run(
     return ListRun(list=plan.name, uid=os.getuid(), seconds=seconds, results=tuple(results))
 
 
-def _write(args: argparse.Namespace, runs: Sequence[ListRun], profile: str) -> None:
+def _write(args: argparse.Namespace, runs: Sequence[ListRun], profile: str, started: str) -> None:
     if args.json not in ("", "-"):
-        write_atomic(Path(args.json), json.dumps(document(runs, profile=profile), indent=2).encode() + b"\n")
+        report = document(
+            runs,
+            profile=profile,
+            image=args.image,
+            environment=str(_environment().get("identity", "")),
+            started=started,
+            machine=look(),
+        )
+        write_atomic(Path(args.json), json.dumps(report, indent=2).encode() + b"\n")
     if args.junit:
         properties = {"profile": profile, "engine": IN_PLACE}
         suites = [suite(run.list, run.uid, run.seconds, run.results, properties) for run in runs]
@@ -112,6 +127,12 @@ def _parser() -> argparse.ArgumentParser:
         "--json", nargs="?", const="-", default="", metavar="FILE",
         help="the report as JSON in FILE; without FILE one object per check on stdout",
     )  # fmt: skip
+    parser.add_argument(
+        "--image",
+        default="",
+        metavar="DIGEST",
+        help=f"digest of the image this runs in, for the report (default: ${IMAGE})",
+    )
     parser.add_argument("--junit", default="", metavar="FILE", help="the report as JUnit XML in FILE")
     parser.add_argument("--out", default="", metavar="FILE", help="one JSON object per check in FILE, as they come")
     return parser
@@ -134,6 +155,13 @@ def _read_files(args: argparse.Namespace) -> tuple[str, list[SmokeList], Context
     prefix = args.prefix or (sys.prefix if record else "")
     context = {"prefix": prefix, "cuda": profile["cuda"], "targets": targets, "in_place": True}
     return str(profile["name"]), plans, parse_context(context)
+
+
+def _digest(text: str) -> str:
+    """The digest of an image, or nothing. Raises :class:`InputError` for anything else."""
+    if text and not DIGEST.fullmatch(text):
+        raise InputError(f"{text!r} is no image digest", fix="write sha256: and 64 hex digits, as a registry shows it")
+    return text
 
 
 def _environment() -> dict[str, Any]:

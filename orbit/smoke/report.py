@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orbit.core.junit import Case, Failure, Suite
+from orbit.smoke.machine import MachineFacts
 from orbit.smoke.model import FAILED, NEEDS_DRIVER, SKIPPED, CheckResult
 
 SCHEMA = "orbit.smoke"
@@ -25,19 +26,33 @@ class ListRun:
     results: tuple[CheckResult, ...]
 
 
-def document(runs: Sequence[ListRun], *, profile: str) -> dict[str, Any]:
-    """The report of lists that ran in place; the fields are those of ``orbit.image.smoke.report.SmokeReport``."""
+def document(
+    runs: Sequence[ListRun],
+    *,
+    profile: str,
+    image: str = "",
+    environment: str = "",
+    started: str = "",
+    machine: MachineFacts | None = None,
+) -> dict[str, Any]:
+    """The report of lists that ran in place; the fields are those of ``orbit.image.smoke.report.SmokeReport``.
+
+    ``image`` is what the caller says it runs in: no image can know its own digest.
+    """
     return {
         "schema": SCHEMA,
         "version": VERSION,
         "profile": profile,
-        "image": "",
+        "image": image,
         "engine": IN_PLACE,
         "engine_version": "",
         "real_ids": True,
         "runs": [asdict(run) for run in runs],
         "not_run": [],
         "reused": False,
+        "environment": environment,
+        "started": started,
+        "machine": asdict(machine) if machine is not None else None,
     }
 
 

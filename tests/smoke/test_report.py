@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from orbit.core.records import load_json
 from orbit.errors import ExitCode
 from orbit.image.smoke.report import SmokeReport
-from orbit.smoke.__main__ import main
+from orbit.smoke.__main__ import IMAGE, main
 from orbit.smoke.model import Check, CheckResult, Context, Target
 from orbit.smoke.report import IN_PLACE, ListRun, document
 from orbit.smoke.runner import Machine
@@ -59,6 +60,34 @@ def test_json_and_junit_of_several_lists(lists: list[str], tmp_path: Path, capfd
     seen = capfd.readouterr()
     assert seen.out == ""
     assert seen.err.count("passed") == 2
+
+
+def test_the_report_says_when_where_and_in_which_image(
+    lists: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, digest = tmp_path / "r.json", "sha256:" + "9f" * 32
+    words = [lists[0], "--only", "good", "--json", str(out)]
+    assert main([*words, "--image", digest]) == 0
+    report = load_json(out, SmokeReport)
+    assert report.image == digest
+    assert report.started.endswith("+00:00")
+    assert report.machine is not None
+    assert report.machine.cores >= 1
+    monkeypatch.setenv(IMAGE, digest)
+    assert main(words) == 0
+    assert load_json(out, SmokeReport).image == digest
+    assert main([*words, "--image", "latest"]) == ExitCode.USAGE
+    assert "'latest' is no image digest" in capfd.readouterr().err
+
+
+def test_the_environment_is_that_of_the_interpreter(
+    lists: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "share" / "orbit").mkdir(parents=True)
+    (tmp_path / "share" / "orbit" / "environment.json").write_text(json.dumps({"profile": "probe", "identity": "e1"}))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert main([lists[0], "--only", "gpus", "--json", str(tmp_path / "r.json")]) == ExitCode.MISSING
+    assert load_json(tmp_path / "r.json", SmokeReport).environment == "e1"
 
 
 def test_only_some_checks_leave_out_lists_without_them(lists: list[str], tmp_path: Path) -> None:

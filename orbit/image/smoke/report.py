@@ -8,6 +8,7 @@ from orbit.core.findings import Finding, Severity, Skipped
 from orbit.core.junit import Case, Suite, to_xml
 from orbit.core.records import Record
 from orbit.errors import ExitCode
+from orbit.smoke.machine import MachineFacts
 from orbit.smoke.model import FAILED, RESULTS, SKIPPED, CheckResult
 from orbit.smoke.report import SCHEMA, VERSION, suite
 
@@ -30,10 +31,10 @@ class SmokeReport(Record, frozen=True, kw_only=True):
     version: int = VERSION
     profile: str
     image: str
-    """Digest of the manifest that was run."""
+    """Digest of the manifest that was run; in place: what the caller said it is (``--image``)."""
     engine: str
-    """``docker``, ``podman``, ``bubblewrap`` or ``unshare``; ``in-place`` for what ran without one (``image`` is empty
-    then); empty when none could be used."""
+    """``docker``, ``podman``, ``bubblewrap`` or ``unshare``; ``in-place`` for what ran without one; empty when none
+    could be used."""
     engine_version: str
     real_ids: bool
     """Whether user ids inside were the kernel's own, so that file modes were really tested by running."""
@@ -42,6 +43,12 @@ class SmokeReport(Record, frozen=True, kw_only=True):
     """Lists that were not run at all, each with the reason."""
     reused: bool = False
     """True when this very image had passed these very lists before and nothing was run now."""
+    environment: str = ""
+    """Identity of the environment inside, which the image's label ``io.orbit.environment`` names, too."""
+    started: str = ""
+    """When the checks began: UTC, ISO 8601. Of a reused report: when they were really run."""
+    machine: MachineFacts | None = None
+    """What they ran on."""
 
     def counts(self) -> dict[str, int]:
         """How many checks ended how, over all runs: one key per result kind, and ``seconds``."""

@@ -31,14 +31,17 @@ from orbit.image.smoke.follow import Follower
 from orbit.image.smoke.report import SmokeReport, SmokeRun
 from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
+from orbit.profile.place import lock_path
 from orbit.smoke.checks import require_known_kinds
+from orbit.smoke.machine import look, started_now
 from orbit.smoke.model import FAILED, PASSED, CheckResult, Context, SmokeList, Target, parse_list, plan_of
 
-FORMAT = 2
+FORMAT = 3
 KIND = "smoke"
 SMOKE_TAG = "smoke"
 """Tag of the image in an engine that takes it in."""
 REPORT_FILE = "report.json"
+ENVIRONMENT_LABEL = "io.orbit.environment"
 START_S = 120.0
 """Time allowed beyond the checks' own limits: starting the container and the interpreter."""
 FINDERS = {
@@ -102,6 +105,7 @@ def run_smoke(
         for layer in image.layers:
             image.blob(layer)  # there, and of its size: what is not must not pass because its twin did
         return _reused(found)
+    started = started_now()
     runs = _run_all(choice, profile, image, plans, context, store=store, gpu=uses_gpu, progress=progress)
     report = SmokeReport(
         profile=profile.name,
@@ -110,6 +114,9 @@ def run_smoke(
         engine_version=choice.version,
         real_ids=choice.real_ids,
         runs=runs,
+        environment=image.config.config.labels.get(ENVIRONMENT_LABEL, ""),
+        started=started,
+        machine=look(),
     )
     if report.passed and not report.skipped() and not uses_gpu:
         _keep(store, key, report)
@@ -135,7 +142,7 @@ def choose(engine: str) -> Choice | str:
 def make_context(profile: Profile) -> Context:
     """What the checks compare with: the profile's targets and release, and the lock's versions when there is a lock."""
     lock: dict[str, tuple[str, ...]] = {}
-    path = data_root() / "uv.lock"
+    path = lock_path(profile, data_root())
     if path.is_file():
         for package in read_lock(path).closure(profile.extras):
             lock[package.name] = (*lock.get(package.name, ()), package.version)
