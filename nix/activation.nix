@@ -1,17 +1,7 @@
-# The activation contract (env/activation.toml) as far as it concerns a shell without an environment: the one source of
-# truth that `orbit env activate` and the image read too.
-#
-# Variables with a placeholder ({prefix}, {state}, {cache}) or a need (a CUDA compiler) belong to an installed
-# environment, which a development shell is not.
-{ lib }:
+# The activation contract (env/activation.toml) as Nix sees it: the one source of truth that `orbit env activate` and the
+# images read too. Builtins alone, so that it can be evaluated, and compared with Orbit's own reader, without any input.
 let
-  contract = lib.importTOML ../env/activation.toml;
-
-  placed = variable: lib.hasInfix "{" (variable.value or "") || variable ? needs;
-  general = builtins.filter (variable: !placed variable) contract.variables;
-
-  having =
-    how: lib.listToAttrs (map (v: lib.nameValuePair v.name v.value) (builtins.filter (v: v.how == how) general));
+  contract = builtins.fromTOML (builtins.readFile ../env/activation.toml);
 
   known = [
     "set"
@@ -19,18 +9,61 @@ let
     "prepend"
     "unset"
   ];
+
+  # Whether a value holds no placeholder but those in `names`.
+  only =
+    names: value:
+    builtins.all (part: builtins.isString part || builtins.elem (builtins.head part) names) (
+      builtins.split "[{]([a-z]+)[}]" value
+    );
+
+  # A word for sh, whatever is in it.
+  quote = text: "'" + builtins.replaceStrings [ "'" ] [ "'\\''" ] text + "'";
+
+  # What a process outside any environment gets: no placeholder, no need.
+  general = builtins.filter (
+    variable: !(variable ? needs) && only [ ] (variable.value or "")
+  ) contract.variables;
+
+  # What the CUDA compiler below `prefix` (prefix/cuda) needs.
+  cuda =
+    prefix:
+    map (variable: variable // { value = builtins.replaceStrings [ "{prefix}" ] [ prefix ] variable.value; }) (
+      builtins.filter (
+        variable: (variable.needs or "") == "cuda" && only [ "prefix" ] variable.value
+      ) contract.variables
+    );
+
+  # Commands for sh, with the meaning they have in orbit/env/activate.py: in the order of the contract; folders that are
+  # put in front of a list keep that order among themselves.
+  shell =
+    variables:
+    let
+      having = how: builtins.filter (variable: variable.how == how) variables;
+      line =
+        variable:
+        {
+          unset = "unset ${variable.name}";
+          set = "export ${variable.name}=${quote variable.value}";
+          default = "[ -n \"\${${variable.name}:-}\" ] || export ${variable.name}=${quote variable.value}";
+        }
+        .${variable.how};
+      lists = builtins.groupBy (variable: variable.name) (having "prepend");
+      prepend =
+        name:
+        "export ${name}=${
+          quote (builtins.concatStringsSep ":" (map (variable: variable.value) lists.${name}))
+        }\"\${${name}:+:\$${name}}\"";
+    in
+    builtins.concatStringsSep "\n" (
+      map line (builtins.filter (variable: variable.how != "prepend") variables)
+      ++ map prepend (builtins.attrNames lists)
+    );
 in
-assert lib.assertMsg (contract.schema == 1)
-  "env/activation.toml: schema ${toString contract.schema} is not known to nix/activation.nix";
-assert lib.assertMsg (builtins.all (v: builtins.elem v.how known) contract.variables)
-  "env/activation.toml: a `how` that nix/activation.nix does not know";
+assert contract.schema == 1 || throw "env/activation.toml: nix/activation.nix does not know this schema";
+assert
+  builtins.all (variable: builtins.elem variable.how known) contract.variables
+  || throw "env/activation.toml: a `how` that nix/activation.nix does not know";
 {
-  # Name -> value, whatever was there before.
-  set = having "set";
-
-  # Name -> value where the caller has none.
-  default = having "default";
-
-  # Names that must not be there.
-  unset = map (v: v.name) (builtins.filter (v: v.how == "unset") general);
+  inherit general cuda shell;
 }
