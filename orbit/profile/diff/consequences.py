@@ -53,7 +53,8 @@ def coverage(seen: Compared) -> Follows:
     """Gaps that only the second side declares: libraries without machine code for a target that had it before."""
     both = [name for name in seen.b.targets if name in seen.a.targets]
     old, new = _gaps(seen.a.gaps, both), _gaps(seen.b.gaps, seen.b.targets)
-    lines = [f"lost on {t}: {file} ({gap.reason})" for (file, t), gap in new.items() if (file, t) not in old]
+    lost = [(target, file, gap) for (file, target), gap in new.items() if (file, target) not in old]
+    lines = [f"{target}: {file}: {gap.result} ({gap.reason})" for target, file, gap in lost]
     return Follows(tuple(sorted(lines)))
 
 

@@ -103,7 +103,7 @@ def test_coverage_lost_and_gained() -> None:
     bare, with_gap = view(), view(gaps=(gap,))
     lost = follows(diff(bare, with_gap), "coverage")
     assert lost is not None
-    assert lost.lines == ("lost on h100: lib/ops.so (written for another device)",)
+    assert lost.lines == ("h100: lib/ops.so: none (written for another device)",)
     assert follows(diff(with_gap, bare), "coverage") is None
     gained = follows(diff(with_gap, bare), "coverage-gained")
     assert gained is not None
