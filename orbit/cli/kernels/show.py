@@ -46,12 +46,12 @@ def _recipe(args: argparse.Namespace) -> int:
     from orbit.core.paths import checkout_root
     from orbit.kernels.recipe import load_recipe, render_env
     from orbit.kernels.sources import resolve_source
-    from orbit.profile.lock import read_lock
     from orbit.profile.model import load_profile
+    from orbit.profile.place import profile_lock
 
     root, profile = checkout_root(), load_profile(args.profile)
     recipe = load_recipe(args.what)
-    source = resolve_source(recipe, read_lock(root / "uv.lock"), root)
+    source = resolve_source(recipe, profile_lock(profile, root), root)
     env = render_env(recipe, profile.target_archs())
     if args.json:
         print_json({"recipe": recipe, "source": source, "env": env})
@@ -77,8 +77,8 @@ def _wheel(args: argparse.Namespace) -> int:
     from orbit.kernels.prebuilt.disassembler import locked_disassembler
     from orbit.kernels.wheels.describe import describe_wheel
     from orbit.kernels.wheels.describe_text import render_description
-    from orbit.profile.lock import read_lock
     from orbit.profile.model import load_profile
+    from orbit.profile.place import profile_lock
 
     path = Path(args.what)
     if not path.is_file():
@@ -86,7 +86,7 @@ def _wheel(args: argparse.Namespace) -> int:
     progress, profile = Console(), load_profile(args.profile)
     tool = None
     if args.sass:
-        tool = locked_disassembler(read_lock(checkout_root() / "uv.lock"), open_store(), progress)
+        tool = locked_disassembler(profile_lock(profile, checkout_root()), open_store(), progress)
     found = describe_wheel(path, profile, progress, kernels=args.deep, sass=args.sass, nvdisasm=tool)
     if args.json:
         print_json(found)
