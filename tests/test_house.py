@@ -63,6 +63,7 @@ ARROWS: dict[str, set[str]] = {
         "kernels.build",
         "kernels.manifest",
         "audit.binary.elf",
+        "audit.binary.dynamic",
         "audit.facts",
         "audit.installed.dists",
         "audit.installed.hashing",

@@ -6,6 +6,7 @@ shows, whoever did it; only a change that restores size *and* time would not (th
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -195,3 +196,13 @@ def damage(root: Path, manifest: Path) -> str:
 def _deepest(path: str) -> tuple[int, str]:
     """A changed file also changes its folder's time: the file is the better thing to name."""
     return (-path.count("/"), path)
+
+
+def sync(root: Path) -> None:
+    """Have everything on ``root``'s file system on the disk (syncfs, Linux 2.6.39): quicker than file by file."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), os.fspath(root))
+    finally:
+        os.close(handle)

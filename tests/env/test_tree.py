@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.env.tree import EPOCH_S, damage, listing, manifest_lines, read_lines, seal, touched, write_lines
+from orbit.env.tree import EPOCH_S, damage, listing, manifest_lines, read_lines, seal, sync, touched, write_lines
 from orbit.errors import CheckFailed
 
 
@@ -136,3 +136,12 @@ def test_sockets_are_refused(tmp_path: Path) -> None:
         end.bind(str(tmp_path / "s"))
         with pytest.raises(CheckFailed, match="neither file, folder nor link"):
             seal(tmp_path)
+
+
+def test_sync_reaches_the_disk_or_says_why_not(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    sync(tmp_path)
+    with pytest.raises(OSError, match="No such file"):
+        sync(tmp_path / "nothing")
+    with pytest.raises(OSError, match="Not a directory"):
+        sync(tmp_path / "file")
