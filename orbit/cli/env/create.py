@@ -1,41 +1,26 @@
-"""Environments: install the lock and the built kernels into a relocatable folder, and activate it in a shell.
-
-``create`` makes the environment of a profile in the store (or says that it is there already). ``activate`` prints
-commands for a shell: ``eval "$(orbit env activate PREFIX)"``.
-"""
+"""Install the lock and the built kernels into a relocatable folder, in the store; print where it is."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of
-
-HELP = "create and activate environments"
+from orbit.cli import add_json_option, add_limit_options, add_profile_option, limit_of, print_json
+from orbit.core.amounts import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add this command's arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="install lock and kernels into a relocatable folder")
-    add_profile_option(create)
-    create.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built first")
-    add_limit_options(create)
-    create.add_argument("--out", type=Path, metavar="DIR", help="also copy the environment to this new folder")
-    create.add_argument("--dry-run", action="store_true", help="say what would be installed; build and write nothing")
-    add_json_option(create)
-    activate = actions.add_parser("activate", help="print the commands that activate an environment")
-    activate.add_argument("prefix", type=Path, metavar="PREFIX", help="folder with bin/python3.12")
-    activate.add_argument("--shell", choices=("sh", "fish"), default="sh", help="whose syntax (sh: also bash, zsh)")
-    activate.add_argument("--state", metavar="DIR", help="folder for all that is written (default: $ORBIT_STATE)")
-    add_json_option(activate)
+    """Options."""
+    add_profile_option(parser)
+    parser.add_argument("--kernels", choices=("core", "all"), default="core", help="which recipes are built first")
+    add_limit_options(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="also copy the environment to this new folder")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be installed; build and write nothing")
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create or activate."""
-    if args.action == "activate":
-        return _activate(args)
+    """Create it, or say what would be done."""
     return _dry_run(args) if args.dry_run else _create(args)
 
 
@@ -45,13 +30,13 @@ def _dry_run(args: argparse.Namespace) -> int:
     from orbit.env.create import needed_bytes
     from orbit.env.install import make_plan
     from orbit.env.record import NO_WHEELS
-    from orbit.profile.lock import read_lock
     from orbit.profile.model import load_profile
+    from orbit.profile.place import profile_lock
 
     profile = load_profile(args.profile)
     source = interpreter.running()
     interpreter.check_source(source, profile.python)
-    plan = make_plan(profile, read_lock(checkout_root() / "uv.lock"), NO_WHEELS)
+    plan = make_plan(profile, profile_lock(profile, checkout_root()), NO_WHEELS)
     recipes = [*profile.kernels.core, *(profile.kernels.extended if args.kernels == "all" else ())]
     answer = {
         "profile": profile.name,
@@ -63,22 +48,15 @@ def _dry_run(args: argparse.Namespace) -> int:
         "without_wheel": [skip.what for skip in plan.skipped],
     }
     if args.json:
-        _print_json(answer)
+        print_json(answer)
     else:
         print(
             f"would install CPython {source.version} and {len(plan.prebuilt)} wheels "
-            f"({plan.download_bytes / 1e9:.2f} GB to download, about {needed_bytes(plan) / 1e9:.1f} GB on disk)\n"
+            f"({format_bytes(plan.download_bytes)} to download, about {format_bytes(needed_bytes(plan))} on disk)\n"
             f"would build first: {', '.join(recipes) or 'nothing'}\n"
             f"no published wheel: {', '.join(skip.what for skip in plan.skipped) or 'none'}"
         )
     return 0
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 def _create(args: argparse.Namespace) -> int:
@@ -109,23 +87,11 @@ def _create(args: argparse.Namespace) -> int:
         progress.step(f"skipped {skip.what}: {skip.reason}" + (f" ({skip.estimate})" if skip.estimate else ""))
     progress.step(
         f"environment {record.identity[:12]} {word}: {outputs['distributions']} distributions, "
-        f"{outputs['files']} files, {outputs['bytes'] / 1e9:.1f} GB"
+        f"{outputs['files']} files, {format_bytes(outputs['bytes'])}"
     )
     if args.json:
         answer = {"prefix": str(prefix), "reused": entry.reused, "outputs": outputs, "environment": record}
-        _print_json(answer)
+        print_json(answer)
     else:
         print(prefix)
-    return 0
-
-
-def _activate(args: argparse.Namespace) -> int:
-    from orbit.env.activate import activation_of, default_state, render
-
-    state = args.state or default_state()
-    variables = activation_of(args.prefix, state)
-    if args.json:
-        _print_json(variables)
-    else:
-        print(render(variables, state, args.shell), end="")
     return 0
