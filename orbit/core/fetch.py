@@ -10,7 +10,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from orbit.core.console import Progress
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import CHUNK_BYTES, sha256_file, sync_folder
 from orbit.core.proc import ca_bundle
 from orbit.errors import CheckFailed, MissingError
@@ -89,7 +89,7 @@ def _download(url: str, partial: Path, progress: Progress) -> None:
             while chunk := answer.read(CHUNK_BYTES):
                 file.write(chunk)
                 done += len(chunk)
-                progress.advance(f"fetching {file_name(url)} (bytes)", done, total)
+                progress.advance(f"fetching {file_name(url)}", done, total, BYTES)
             file.flush()
             os.fsync(file.fileno())
         if done < total:

@@ -9,6 +9,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import stat
 import threading
@@ -17,11 +18,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from orbit.core.amounts import format_bytes
 from orbit.errors import InputError, MissingError, OrbitError, RefusedError
 
 CHUNK_BYTES = 1 << 20
 REMOVE_PATIENCE_S = 10.0
 REGULAR = "give a regular file that can be read"
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_TEMPORARY = "No usable temporary directory"
+"""What :mod:`tempfile` says when it can write to none of the folders it knows, whatever the reason."""
 
 
 # By name: the modules that define some of them (socket, urllib, ssl) are slow to import and need not be there.
@@ -38,7 +43,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.partial")
     try:
-        with open(partial, "wb") as file:
+        with naming(path), open(partial, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -48,6 +53,17 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """That no room is left is said of ``path`` where the error names no file: writing to an open one names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
+        raise
 
 
 def open_regular(path: Path | str) -> IO[bytes]:
@@ -168,7 +184,7 @@ def require_free(folder: Path, need_bytes: int, purpose: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < need_bytes:
         raise RefusedError(
-            f"{folder}: {purpose} needs {need_bytes / 1e9:.1f} GB of free disk, {free / 1e9:.1f} GB are left",
+            f"{folder}: {purpose} needs {format_bytes(need_bytes)} of free disk, {format_bytes(free)} are left",
             fix="free some room there, or choose a folder on a larger disk (ORBIT_CACHE, --out, --dist)",
         )
 
@@ -241,14 +257,31 @@ def exclusive(path: Path, purpose: str) -> Iterator[None]:
         os.close(handle)
 
 
+def _first(error: OSError) -> OSError:
+    """Of the many errors that copying a tree may come to, the first; any other as it is."""
+    if not isinstance(error, shutil.Error) or not isinstance(error.args[0], list):
+        return error
+    source, target, said = error.args[0][0]
+    number = re.match(r"\[Errno (\d+)\] ([^:]+)", str(said))
+    return OSError(int(number[1]), number[2], str(source), None, str(target)) if number else OSError(str(said))
+
+
 def from_os_error(error: OSError, doing: str) -> OrbitError:
-    """Turn an operating-system error met while ``doing`` something into a sentence with a next step."""
-    where = f": {error.filename}" if getattr(error, "filename", None) else ""
+    """Turn an operating-system error met while ``doing`` something into a sentence with a next step.
+
+    Of two files (a copy, a link, a new name) the second is the one that is written, so it is what has no room.
+    """
+    error = _first(error)
+    full = error.errno in FULL
+    named = (full and error.filename2) or error.filename
+    where = f": {named}" if named else ""
     said = error.strerror or str(error) or type(error).__name__
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if full or said.startswith(NO_TEMPORARY):  # the latter calls itself ENOENT
+        what = f"no room left on disk while {doing}{where}" if full else f"{said}, while {doing}"
         return RefusedError(
-            f"no room left on disk while {doing}{where}",
-            fix="free some room (nothing half-written was kept) and run the same command again",
+            what,
+            fix="free some room (nothing half-written was kept) and run the same command again"
+            + ("" if full else "; TMPDIR names another folder for temporary files"),
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return RefusedError(

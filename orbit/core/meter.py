@@ -6,12 +6,15 @@ import os
 import threading
 import time
 from types import TracebackType
+from typing import Self
+
+from orbit.core.beside import Beside
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PERIOD_S = 0.5
 
 
-class Meter:
+class Meter(Beside):
     """Context manager that measures wall seconds and the highest resident memory of this process and its descendants.
 
     Memory is sampled from ``/proc`` twice a second and summed as resident set size, so pages shared between processes
@@ -19,28 +22,26 @@ class Meter:
     """
 
     def __init__(self) -> None:
+        super().__init__("meter")
         self.seconds = 0.0
         self.peak_bytes = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
         self._began = 0.0
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Self:
         self._began = time.monotonic()
-        self._thread.start()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self.seconds = round(time.monotonic() - self._began, 3)
 
-    def _sample(self) -> None:
+    def work(self, ended: threading.Event) -> None:
+        """Look, twice a second."""
         while True:
             self.peak_bytes = max(self.peak_bytes, resident_bytes(os.getpid()))
-            if self._stop.wait(PERIOD_S):
+            if ended.wait(PERIOD_S):
                 return
 
 

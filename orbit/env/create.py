@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree, require_free, sha256_file
 from orbit.core.records import content_key
@@ -19,8 +20,9 @@ from orbit.env import bytecode, install, interpreter, record, tree
 from orbit.env.assemble import Parts, build, makers
 from orbit.env.takeover import Source, Unusable, Wanted, not_used, sources
 from orbit.errors import RefusedError
-from orbit.profile.lock import Lock, read_lock
+from orbit.profile.lock import Lock
 from orbit.profile.model import Profile
+from orbit.profile.place import profile_lock
 
 FORMAT = 3
 """Raised when the shape of an environment changes."""
@@ -35,7 +37,7 @@ PATH_BYTES = 1024
 def create_environment(
     profile: Profile, root: Path, wheelhouse: record.Wheelhouse, store: Store, *, progress: Progress
 ) -> Entry:
-    """The environment of ``profile`` for the lock in ``root`` and these wheels: found in the store, or made.
+    """The environment of ``profile``, for its lock in ``root`` and these wheels: found in the store, or made.
 
     A stored environment that was touched since (see :mod:`orbit.env.tree`) is removed and made again. What an earlier
     environment has already is taken over from it (see :mod:`orbit.env.takeover`). Outputs of the entry: ``identity``,
@@ -47,7 +49,7 @@ def create_environment(
     """
     source = interpreter.running()
     interpreter.check_source(source, profile.python)
-    lock = read_lock(root / "uv.lock")
+    lock = profile_lock(profile, root)
     plan = install.make_plan(profile, lock, wheelhouse)
     python = interpreter.obtain_interpreter(store, source, profile.image.prefix)
     inputs = environment_inputs(profile, lock, plan, python)
@@ -130,7 +132,7 @@ def copy_out(prefix: Path, target: Path, *, progress: Progress) -> None:
     size = sum(int(line.split("\t")[2]) for line in tree.manifest_lines(prefix))
     target = target.absolute()
     require_free(target.parent, size, "the copy of the environment")
-    progress.step(f"copying {size / 1e9:.1f} GB to {target}")
+    progress.step(f"copying {format_bytes(size)} to {target}")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         shutil.copytree(prefix, partial, symlinks=True)

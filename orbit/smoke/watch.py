@@ -15,8 +15,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 
+from orbit.core.beside import Beside
 from orbit.core.guard import GUARD
 from orbit.core.proc import Stop
 
@@ -32,30 +32,20 @@ PR_SET_CHILD_SUBREAPER = 36
 """prctl(2)."""
 
 
-class MemoryWatch:
+class MemoryWatch(Beside):
     """Context manager: stops what ``stop`` covers when this process's descendants use more than ``budget_mb``."""
 
     def __init__(self, stop: Stop, budget_mb: int, *, spared: frozenset[int] = frozenset()) -> None:
+        super().__init__("smoke-memory")
         self.peak_mb = 0
         self.exceeded = False
         self._stop = stop
         self._budget_mb = budget_mb
         self._spared = spared
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="smoke-memory", daemon=True)
 
-    def __enter__(self) -> MemoryWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(PERIOD_S):
+    def work(self, ended: threading.Event) -> None:
+        """Look, four times a second."""
+        while not ended.wait(PERIOD_S):
             used_mb = sum(private_bytes(pid) for pid in descendants(os.getpid()) - self._spared) // MIB
             self.peak_mb = max(self.peak_mb, used_mb)
             if used_mb > self._budget_mb:

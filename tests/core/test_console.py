@@ -37,6 +37,30 @@ def test_an_unknown_total_has_no_share(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err.endswith("bytes: 3 of 0\n")
 
 
+def test_bytes_come_with_their_rate_and_the_time_that_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    console = Console(every_s=5.0)
+    # half of it was there from an earlier run: that is no speed
+    for done in (2_000_000_000, 2_400_000_000, 2_600_000_000, 4_000_000_000):
+        console.advance("pulling", done, 4_000_000_000, "bytes")
+        now += 4.0
+    console.advance("pulling", 4_000_000_000, 4_000_000_000, "bytes")
+    lines = [line.split("pulling: ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "2.00 GB of 4.00 GB (50 %)",
+        "2.60 GB of 4.00 GB (65 %), 75.0 MB/s, 19 s left",
+        "4.00 GB of 4.00 GB (100 %), 175.0 MB/s",
+    ]
+
+
+def test_bytes_of_an_unknown_total(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(every_s=0.0).advance("fetching x", 3_400_000, 0, "bytes")
+    assert capsys.readouterr().err.endswith("fetching x: 3.4 MB\n")
+
+
 def test_silent_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     progress: Progress = Silent()
     progress.step("x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import stat
@@ -21,6 +22,8 @@ from orbit.core import files
 from orbit.core.files import (
     exclusive,
     from_os_error,
+    link_or_copy,
+    naming,
     read_file,
     remove_tree,
     require_free,
@@ -260,7 +263,7 @@ def test_remove_tree_while_somebody_still_writes(tmp_path: Path) -> None:
 def test_require_free_refuses_with_both_numbers(tmp_path: Path) -> None:
     require_free(tmp_path / "new", 1, "a test")
     assert (tmp_path / "new").is_dir()
-    with pytest.raises(RefusedError, match=r"a test needs 1000000000\.0 GB") as caught:
+    with pytest.raises(RefusedError, match=r"a test needs 1,000,000,000\.00 GB") as caught:
         require_free(tmp_path, 10**18, "a test")
     assert "GB are left" in caught.value.what
 
@@ -299,6 +302,60 @@ def test_exclusive_is_freed_when_the_holder_is_killed(tmp_path: Path) -> None:
             assert lock.read_text() == f"{os.getpid()} ship"
 
 
+# --- a copied tree --------------------------------------------------------------------------------------------------
+
+
+def test_of_a_tree_that_could_not_be_copied_the_first_error_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "from" / name).mkdir(parents=True)
+        (tmp_path / "from" / name / "file").write_bytes(b"x" * 5000)
+
+    def full(*_numbers: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "sendfile", full)
+    with pytest.raises(shutil.Error) as caught:
+        shutil.copytree(tmp_path / "from", tmp_path / "to")
+    found = from_os_error(caught.value, "copying")
+    assert isinstance(found, RefusedError)
+    assert re.fullmatch(rf"no room left on disk while copying: {tmp_path}/to/[ab]/file", found.what)
+
+
+# --- naming -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_gets_a_name_and_any_other_error_keeps_its_own(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as caught, naming(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(tmp_path / "out")
+    with pytest.raises(OSError, match="Input/output") as read, naming(tmp_path / "out"):
+        raise OSError(errno.EIO, "Input/output error")
+    assert read.value.filename is None  # of what was read, perhaps
+    with pytest.raises(FileNotFoundError) as missing, naming(tmp_path / "out"):
+        (tmp_path / "absent").read_bytes()
+    assert missing.value.filename == str(tmp_path / "absent")
+
+
+def test_a_copy_that_finds_no_room_names_where_it_was_to_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "store", tmp_path / "out"
+    source.write_bytes(b"x" * 5000)
+
+    def other_disk(*_names: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    def full(*_numbers: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", other_disk)
+    monkeypatch.setattr(os, "sendfile", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        link_or_copy(source, target)
+    assert str(target) in str(from_os_error(caught.value, "testing"))
+    assert str(source) not in str(from_os_error(caught.value, "testing"))
+
+
 # --- from_os_error ----------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +368,16 @@ def test_exclusive_is_freed_when_the_holder_is_killed(tmp_path: Path) -> None:
             "no room left on disk while testing: /x",
         ),
         (OSError(errno.EDQUOT, "Disk quota exceeded", "/x"), RefusedError, "no room left on disk"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/from", None, "/to"),
+            RefusedError,
+            "no room left on disk while testing: /to",
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/here']"),
+            RefusedError,
+            "No usable temporary directory found in ['/tmp', '/here'], while testing",
+        ),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), RefusedError, "not allowed to read or write"),
         (OSError(errno.EROFS, "Read-only file system", "/x"), RefusedError, "Read-only file system"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/x"), InputError, "No such file or directory"),

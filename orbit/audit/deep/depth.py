@@ -29,7 +29,8 @@ from orbit.audit.deep.depth_worker import COMPRESSIONS, KINDS, LENGTH, REQUEST, 
 from orbit.audit.facts import SharedObject
 from orbit.audit.known.device import guard_pattern
 from orbit.audit.reports.report import DepthLibrary, DepthTarget
-from orbit.core.console import Progress
+from orbit.core.amounts import format_bytes
+from orbit.core.console import BYTES, Progress
 from orbit.core.proc import own_python, run
 from orbit.errors import InputError
 from orbit.kernels.capabilities import loads, parse_arch, ptx_loads
@@ -198,7 +199,7 @@ def read_depth(
     work = [piece for plan in plans for piece in plan.work.values()]
     count = min(workers or len(os.sched_getaffinity(0)), len(work), MAX_WORKERS) or 1
     total = sum(piece.image.size for piece in work)
-    progress.step(f"unpacking {len(work)} images ({total / 1e9:.2f} GB) of {len(plans)} files")
+    progress.step(f"unpacking {len(work)} images ({format_bytes(total)}) of {len(plans)} files")
     meter = _Meter(progress, total)
     with ThreadPoolExecutor(count) as pool:
         for future in [pool.submit(_run_worker, part, opener, meter) for part in _balance(work, count, order)]:
@@ -266,7 +267,7 @@ class _Meter:
 
     def add(self, count: int) -> None:
         self.done += count
-        self.progress.advance("device code: bytes", self.done, self.total)
+        self.progress.advance("reading device code", self.done, self.total, BYTES)
 
 
 def _run_worker(part: list[_Work], open_bytes: OpenBytes, meter: _Meter) -> None:

@@ -16,6 +16,7 @@ from orbit.audit.installed.hashing import Hashing
 from orbit.audit.installed.import_path import look_elsewhere, named_elsewhere
 from orbit.audit.installed.object_cache import ObjectCache, ObjectFacts
 from orbit.audit.installed.tree import find_layout, read_tree
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.env.activate import activation
 from orbit.profile.model import Profile
@@ -36,7 +37,7 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         hashing = Hashing(layout.prefix, dists, known=remembered)
     progress.step(
         f"{len(tree.entries)} entries, {len(dists)} distributions; hashing {hashing.files} files "
-        f"({hashing.bytes / 1e9:.2f} GB), {len(remembered)} digests remembered"
+        f"({format_bytes(hashing.bytes)}), {len(remembered)} digests remembered"
     )
     elf = read_elf_facts(layout, tree, cache, progress)
     texts = read_texts(layout.prefix, tree)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from orbit.audit.reports.diff import RANK, Change, CoverageChange, LoaderChange, NumberChange, ReportDiff
 from orbit.audit.reports.report import LibraryCoverage, LoaderRow
 from orbit.audit.reports.text import LOG_WIDTH, MIN_WIDTH, Style
-from orbit.audit.reports.view import plural, size, visible
+from orbit.audit.reports.view import plural, visible
+from orbit.core.amounts import format_bytes
 from orbit.core.findings import Finding
 
 SHOWN = 12
@@ -127,7 +128,7 @@ def _coverage_line(change: CoverageChange) -> str:
     if old.containers != now.containers:
         parts.append(f"{old.containers:,} -> {now.containers:,} containers")
     if old.payload_bytes != now.payload_bytes:
-        parts.append(f"{size(old.payload_bytes)} -> {size(now.payload_bytes)}")
+        parts.append(f"{format_bytes(old.payload_bytes)} -> {format_bytes(now.payload_bytes)}")
     images = [
         f"{arch} {old.images.get(arch, 0):,} -> {now.images.get(arch, 0):,}"
         for arch in sorted({*old.images, *now.images})
@@ -140,7 +141,7 @@ def _coverage_line(change: CoverageChange) -> str:
 
 def _content(item: LibraryCoverage) -> str:
     images = ", ".join(f"{arch} {count:,}" for arch, count in item.images.items())
-    return f"{plural(item.containers, 'container')}, {size(item.payload_bytes)}; images: {images}"
+    return f"{plural(item.containers, 'container')}, {format_bytes(item.payload_bytes)}; images: {images}"
 
 
 def _loader(changes: Sequence[LoaderChange], style: Style) -> Iterator[str]:
@@ -175,9 +176,9 @@ def _numbers(changes: Sequence[NumberChange], style: Style, *, in_bytes: bool = 
     lines = []
     for change in changes:
         as_bytes = in_bytes or change.name.endswith("bytes")
-        before, after = (size(n) if as_bytes else f"{n:,}" for n in (change.before, change.after))
+        before, after = (format_bytes(n) if as_bytes else f"{n:,}" for n in (change.before, change.after))
         delta = change.after - change.before
         sign = "+" if delta > 0 else "-"
-        step = f"{sign}{size(abs(delta)) if as_bytes else f'{abs(delta):,}'}"
+        step = f"{sign}{format_bytes(abs(delta)) if as_bytes else f'{abs(delta):,}'}"
         lines.append(f"  {visible(change.name.replace('_', ' '))}: {before} -> {after} ({step})")
     yield from _cut(lines, style)

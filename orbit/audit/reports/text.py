@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from orbit.audit.reports.report import AuditReport, LibraryCoverage, TargetCoverage, TargetReport
-from orbit.audit.reports.view import Cause, actions, causes, coverage_state, plural, size, tally, visible
+from orbit.audit.reports.view import Cause, actions, causes, coverage_state, plural, tally, visible
+from orbit.core.amounts import format_bytes
 
 LOG_WIDTH = 120
 MIN_WIDTH = 40
@@ -117,7 +118,7 @@ def _coverage(report: TargetReport, style: Style) -> Iterator[str]:
     yield from _table(report, style, shown, states)
     if len(shown) < len(ordered):
         rest = ordered[len(shown) :]
-        total = size(sum(item.payload_bytes for item in rest))
+        total = format_bytes(sum(item.payload_bytes for item in rest))
         gaps = sum(any(state != "ok" for state in states[item.file]) for item in rest)
         how = f"{gaps} with a gap" if gaps else "all covered"
         yield f"... and {plural(len(rest), 'file')} more ({total}), {how}; --verbose lists them"
@@ -277,12 +278,12 @@ def _looked_at(report: TargetReport, style: Style) -> Iterator[str]:
         if key not in SAID_ELSEWHERE and count:
             parts.append(plural(count, NOUNS.get(key, key.replace("_", " ").removesuffix("s"))))
             if key == "files" and "bytes" in facts:
-                parts[-1] += f" ({size(facts['bytes'])})"
+                parts[-1] += f" ({format_bytes(facts['bytes'])})"
             if key == "containers":
                 parts[-1] += f" of device code in {plural(facts.get('files_with_device_code', 0), 'file')}"
     if facts.get("verified_files"):
         parts.append(
-            f"{plural(facts['verified_files'], 'file')} ({size(facts['verified_bytes'])}) compared with RECORD"
+            f"{plural(facts['verified_files'], 'file')} ({format_bytes(facts['verified_bytes'])}) compared with RECORD"
         )
     if parts:
         yield from style.wrap(", ".join(parts), "looked at ", "  ")

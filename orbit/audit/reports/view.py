@@ -142,14 +142,6 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else many}"
 
 
-def size(count: int) -> str:
-    """Bytes for people: ``812 B``, ``3.4 MB``, ``9.76 GB`` (decimal)."""
-    for unit, scale, digits in (("GB", 1e9, 2), ("MB", 1e6, 1), ("kB", 1e3, 1)):
-        if count >= scale:
-            return f"{count / scale:,.{digits}f} {unit}"
-    return f"{count} B"
-
-
 def visible(text: str) -> str:
     """``text`` with everything that would move the cursor, colour a terminal or reorder a line written as an escape.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.core.files import sha256_file
 from orbit.core.findings import Skipped
@@ -149,6 +150,6 @@ def render_diff(diff: LockDiff) -> list[str]:
     for change in diff.changes:
         kinds[change.kind] = kinds.get(change.kind, 0) + 1
     total = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    sizes = f"{diff.size_before / 1e6:.1f} MB -> {diff.size_after / 1e6:.1f} MB"
+    sizes = f"{format_bytes(diff.size_before)} -> {format_bytes(diff.size_after)}"
     security = f"{diff.security} published as security updates"
     return [*lines, *diff.dates, f"{total}; {security}; {sizes}"]

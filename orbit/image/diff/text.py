@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orbit.audit.reports.diff import Change
 from orbit.audit.reports.text import LOG_WIDTH, Style
-from orbit.audit.reports.view import plural, size, visible
+from orbit.audit.reports.view import plural, visible
+from orbit.core.amounts import format_bytes
 from orbit.image.diff.causes import REAL, why
 from orbit.image.diff.records import ContentDifference, FileDifference, Group, ImageDiff, LayerDifference
 from orbit.kernels.wheels.binaries import ImageDifference, SectionDifference
@@ -91,7 +92,7 @@ def _layers(layers: Sequence[LayerDifference], style: Style) -> Iterator[str]:
         name = layer.left if layer.left == layer.right or not layer.right else layer.right
         if layer.left and layer.right and layer.left != layer.right:
             name = f"{layer.left} -> {layer.right}"
-        sizes = [size(count) for count in (layer.left_bytes, layer.right_bytes) if count is not None]
+        sizes = [format_bytes(count) for count in (layer.left_bytes, layer.right_bytes) if count is not None]
         told = " -> ".join(dict.fromkeys(sizes))
         words = WORDS.get(layer.change) or (
             "changed" if layer.causes == ("files",) else f"equal files, {why(layer.causes)}"
@@ -105,7 +106,7 @@ def _group(group: Group, limit: int | None, style: Style) -> Iterator[str]:
     total = sum(group.counts.values())
     parts = [f"{group.counts[change]:,} {change}" for change in CHANGES if group.counts.get(change)]
     grown = group.right_bytes - group.left_bytes
-    more = f", {'+' if grown > 0 else '-'}{size(abs(grown))}" if grown else ""
+    more = f", {'+' if grown > 0 else '-'}{format_bytes(abs(grown))}" if grown else ""
     yield style.paint(_title(group), "bold") + f": {plural(total, 'file')} ({', '.join(parts)}{more})" * bool(total)
     whys = list(group.whys.items())
     if whys and (total > 1 or limit == 0):
@@ -142,7 +143,7 @@ def _title(group: Group) -> str:
 
 
 def _file(file: FileDifference, limit: int | None, style: Style) -> Iterator[str]:
-    sizes = [size(side.size) for side in (file.left, file.right) if side is not None and side.kind == "file"]
+    sizes = [format_bytes(side.size) for side in (file.left, file.right) if side is not None and side.kind == "file"]
     told = [" -> ".join(dict.fromkeys(sizes))] if sizes else []
     if file.change == "moved" and file.left and file.right:
         told.append(f"from layer {visible(file.left.layer)} to {visible(file.right.layer)}")

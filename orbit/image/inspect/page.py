@@ -11,7 +11,8 @@ from pathlib import Path
 
 from orbit.audit.reports.formats.document import HOUSE_STYLE, asset, document
 from orbit.audit.reports.formats.markup import Html, bar, data_block, el, join, sorter, table
-from orbit.audit.reports.view import plural, size
+from orbit.audit.reports.view import plural
+from orbit.core.amounts import format_bytes as size
 from orbit.image.inspect.kinds import KINDS
 from orbit.image.inspect.look import Looked
 from orbit.image.inspect.records import ArchitectureRow, Contents, Inspection, OwnerRow

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orbit.audit.reports.view import size, visible
+from orbit.audit.reports.view import visible
+from orbit.core.amounts import format_bytes
 from orbit.image.inspect.kinds import KINDS
 from orbit.image.inspect.records import Contents, Inspection, OwnerRow
 
@@ -57,14 +58,14 @@ def _contents(found: Contents, limit: int | None) -> Iterator[str]:
         ],
     )
     yield ""
-    yield f"equal content in several places: {size(found.duplicate_bytes)} beyond one copy each"
+    yield f"equal content in several places: {format_bytes(found.duplicate_bytes)} beyond one copy each"
     for copy in found.duplicates[: limit if limit is None else limit // 3]:
         more = f" and {copy.copies - 2} more" if copy.copies > 2 else ""
-        yield f"  {size(copy.waste_bytes):>9}  {', '.join(map(visible, copy.paths[:2]))}{more}"
+        yield f"  {format_bytes(copy.waste_bytes):>9}  {', '.join(map(visible, copy.paths[:2]))}{more}"
     if found.hidden_bytes or found.hidden:
-        yield f"replaced or removed by upper layers: {size(found.hidden_bytes)}"
+        yield f"replaced or removed by upper layers: {format_bytes(found.hidden_bytes)}"
         for row in found.hidden[: limit if limit is None else limit // 3]:
-            yield f"  {size(row.disk_bytes):>9}  {visible(row.path)} of layer {_cut(row.layer)}"
+            yield f"  {format_bytes(row.disk_bytes):>9}  {visible(row.path)} of layer {_cut(row.layer)}"
 
 
 def _architectures(found: Contents, limit: int | None) -> Iterator[str]:
@@ -84,10 +85,10 @@ def _architectures(found: Contents, limit: int | None) -> Iterator[str]:
     if found.unused_bytes == 0:
         yield "every architecture has a target that uses it"
     elif found.unused_bytes is not None:
-        pull = f" ({size(found.unused_pull_bytes)} to pull)" if found.unused_pull_bytes is not None else ""
+        pull = f" ({format_bytes(found.unused_pull_bytes)} to pull)" if found.unused_pull_bytes is not None else ""
         share = 100 * found.unused_bytes / (found.device_bytes or 1)
         named = ", ".join(f"{target.name} ({target.arch})" for target in found.targets)
-        yield f"no use for {named}: {size(found.unused_bytes)}{pull}, {share:.0f} % of the device code"
+        yield f"no use for {named}: {format_bytes(found.unused_bytes)}{pull}, {share:.0f} % of the device code"
 
 
 def _owners(title: str, owners: Sequence[OwnerRow], found: Contents, limit: int | None) -> Iterator[str]:
@@ -103,13 +104,13 @@ def _owners(title: str, owners: Sequence[OwnerRow], found: Contents, limit: int 
             _count(row.files),
         ]
         if len(heads) > len(cells):
-            cells += [size(device) if device else "", size(row.unused_bytes) if row.unused_bytes else ""]
+            cells += [format_bytes(count) if count else "" for count in (device, row.unused_bytes)]
         rows.append(tuple(cells))
     yield ""
     yield from _table(heads, rows)
     rest = owners[len(rows) :]
     if rest:
-        yield f"... and {len(rest):,} more ({size(sum(row.disk_bytes for row in rest))})"
+        yield f"... and {len(rest):,} more ({format_bytes(sum(row.disk_bytes for row in rest))})"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -129,7 +130,7 @@ def _cut(text: str) -> str:
 
 
 def _size(count: int | None) -> str:
-    return "-" if count is None else size(count)
+    return "-" if count is None else format_bytes(count)
 
 
 def _count(count: int | None) -> str:

@@ -5,39 +5,28 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
+from orbit.core.beside import Beside
 from orbit.core.console import Progress
 from orbit.smoke.model import RESULTS, CheckResult, SmokeList
 
 NOISE_LINES = 25
 
 
-class Follower:
+class Follower(Beside):
     """Reads a growing log: JSON lines of results are kept, other lines are noise that explains an early end."""
 
     def __init__(self, log: Path, plan: SmokeList, progress: Progress, every_s: float = 0.5) -> None:
+        super().__init__("smoke-follower")
         self._log = log
         self._names = {check.name for check in plan.checks}
         self._total = len(plan.checks)
         self._progress = progress
         self._every_s = every_s
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="smoke-follower", daemon=True)
         self._noise: list[str] = []
         self.results: list[CheckResult] = []
-
-    def __enter__(self) -> Follower:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._thread.join()
 
     def noise(self) -> str:
         """The last lines that were no results."""
@@ -55,11 +44,12 @@ class Follower:
         self._progress.step(f"smoke: {result.result} {result.check} ({result.seconds:.1f} s){detail}"[:300])
         self._progress.advance("smoke checks", len(self.results), self._total)
 
-    def _follow(self) -> None:
+    def work(self, ended: threading.Event) -> None:
+        """Read until the run is over, and then the rest."""
         with open(self._log, encoding="utf-8", errors="replace") as file:
             rest = ""
             while True:
-                last = self._done.is_set()
+                last = ended.is_set()
                 *lines, rest = (rest + file.read()).split("\n")
                 for line in lines:
                     self.take(line)
@@ -67,7 +57,7 @@ class Follower:
                     if rest:
                         self.take(rest)
                     return
-                self._done.wait(self._every_s)
+                ended.wait(self._every_s)
 
 
 def read_result(line: str) -> CheckResult | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orbit.audit.reports.text import LOG_WIDTH, MIN_WIDTH, Style
-from orbit.audit.reports.view import plural, size, visible
+from orbit.audit.reports.view import plural, visible
+from orbit.core.amounts import format_bytes
 from orbit.kernels.wheels.binaries import ImageDifference, SectionDifference
 from orbit.kernels.wheels.causes import CAUSES, REAL
 from orbit.kernels.wheels.compare import Comparison, MemberDifference, by_cause
@@ -46,7 +47,9 @@ def _verdict(found: Comparison, style: Style) -> str:
 
 
 def _member(member: MemberDifference, style: Style) -> Iterator[str]:
-    left, right = (size(count) if count is not None else "none" for count in (member.left_bytes, member.right_bytes))
+    left, right = (
+        format_bytes(count) if count is not None else "none" for count in (member.left_bytes, member.right_bytes)
+    )
     sizes = left if left == right else f"{left} -> {right}"
     yield f"{style.paint(visible(member.name), 'bold')}  {sizes}  {', '.join(member.causes)}"
     for mark, lines in (("-", member.lines_left), ("+", member.lines_right)):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orbit.audit.reports.text import LOG_WIDTH, MIN_WIDTH, Style
-from orbit.audit.reports.view import plural, size, visible
+from orbit.audit.reports.view import plural, visible
+from orbit.core.amounts import format_bytes
 from orbit.kernels.wheels.describe import BinaryRow, Description, ManifestState
 
 ROWS, NEEDS = 12, 10
@@ -31,7 +32,8 @@ def _head(found: Description, style: Style) -> Iterator[str]:
     yield style.paint(visible(f"{found.name} {found.version}"), "bold")
     yield f"  file       {visible(found.wheel)}"
     yield f"  sha256     {found.sha256}"
-    yield f"  size       {size(found.size_bytes)}, {plural(found.files, 'file')} of {size(found.unpacked_bytes)}"
+    unpacked = format_bytes(found.unpacked_bytes)
+    yield f"  size       {format_bytes(found.size_bytes)}, {plural(found.files, 'file')} of {unpacked}"
     yield from style.wrap(", ".join(found.tags) or "none", "  tags       ")
     if found.fits:
         why = f": {', '.join(found.decides)}" if found.decides else ""
@@ -63,8 +65,8 @@ def _device_code(found: Description, style: Style) -> Iterator[str]:
         (
             item.arch,
             f"{item.images:,}",
-            size(item.stored_bytes),
-            size(item.unpacked_bytes),
+            format_bytes(item.stored_bytes),
+            format_bytes(item.unpacked_bytes),
             f"{100 * item.stored_bytes / total:.0f} %" if total else "",
         )
         for item in found.archs
@@ -97,7 +99,7 @@ def _files(found: Description, style: Style) -> Iterator[str]:
 
 def _file(item: BinaryRow, style: Style) -> Iterator[str]:
     glibc = f", glibc {item.glibc}" if item.glibc else ""
-    yield f"{style.paint(visible(item.file), 'bold')}  {size(item.size_bytes)}{glibc}"
+    yield f"{style.paint(visible(item.file), 'bold')}  {format_bytes(item.size_bytes)}{glibc}"
     if item.archs:
         empty = f" (and {item.empty_units} without code)" if item.empty_units else ""
         archs = ", ".join(f"{part.arch} {part.images}" for part in item.archs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orbit.audit.reports.view import TITLES, actions, causes, coverage_state, plural, size, tally, visible
+from orbit.audit.reports.view import TITLES, actions, causes, coverage_state, plural, tally, visible
 from orbit.audit.rules import RULES
+from orbit.core.amounts import format_bytes
 from orbit.core.findings import Finding, Severity
 from tests.audit.written_reports import COVERAGE, HOSTILE, finding, full_report, report
 
@@ -112,7 +113,7 @@ def test_numbers_for_people() -> None:
         "0 errors",
         "2,345 libraries",
     ]
-    assert [size(n) for n in (0, 999, 1000, 3_400_000, 9_763_030_299)] == [
+    assert [format_bytes(n) for n in (0, 999, 1000, 3_400_000, 9_763_030_299)] == [
         "0 B",
         "999 B",
         "1.0 kB",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Silent
 from orbit.core.store import Store
 from orbit.errors import ExitCode, InputError, MissingError
@@ -99,5 +100,7 @@ def test_a_difference_is_a_line_each_and_a_sum() -> None:
         ["added", "new"],
     ]
     assert lines[1].endswith("security")
-    assert lines[-1].startswith("1 added, 1 removed, 1 upgraded; 1 published as security updates; 0.1 MB ->")
+    assert lines[-1].startswith(
+        f"1 added, 1 removed, 1 upgraded; 1 published as security updates; {format_bytes(LOCK.size)} ->"
+    )
     assert render_diff(diff_locks(LOCK, LOCK)) == []

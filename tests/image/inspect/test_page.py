@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orbit.audit.reports.view import size
+from orbit.core.amounts import format_bytes
 from orbit.image.inspect.page import STYLE, to_html
 from tests.image.inspect.material import HOSTILE, image
 from tests.image.inspect.test_look import looked
@@ -59,9 +59,9 @@ def test_hostile_names_are_text(page: str) -> None:
 
 def test_tables_stand_without_scripts(page: str) -> None:
     text = " ".join(read(page).words)
-    for words in ("gpu", "libfoo", "sm_90a", "no target", "beyond one copy", "of layer", "1.2-3", size(3000)):
+    for words in ("gpu", "libfoo", "sm_90a", "no target", "beyond one copy", "of layer", "1.2-3", format_bytes(3000)):
         assert words in text
-    assert f"{size(4500)} of " in text
+    assert f"{format_bytes(4500)} of " in text
 
 
 def test_every_control_has_a_name(page: str) -> None:

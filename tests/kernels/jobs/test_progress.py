@@ -160,7 +160,7 @@ class Told:
     def step(self, text: str) -> None:
         self.steps.append(text)
 
-    def advance(self, what: str, done: int, total: int) -> None:
+    def advance(self, what: str, done: int, total: int, unit: str = "") -> None:
         self.advances.append((what, done, total))
 
 

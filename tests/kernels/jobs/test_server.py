@@ -36,7 +36,7 @@ class Lines:
     def step(self, text: str) -> None:
         self.said.append(text)
 
-    def advance(self, what: str, done: int, total: int) -> None:
+    def advance(self, what: str, done: int, total: int, unit: str = "") -> None:
         self.said.append(f"{what} {done}/{total}")
 
 

@@ -65,7 +65,7 @@ class Told:
     def step(self, text: str) -> None:
         self.said.append(text)
 
-    def advance(self, what: str, done: int, total: int) -> None:
+    def advance(self, what: str, done: int, total: int, unit: str = "") -> None:
         self.said.append(f"{what} {done}/{total}")
 
 

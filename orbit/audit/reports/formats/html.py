@@ -14,7 +14,8 @@ from orbit.audit.reports.formats.html_findings import findings, what_to_do
 from orbit.audit.reports.formats.html_tables import coverage, depth, exceptions, libraries, loader, looked_at, sizes
 from orbit.audit.reports.formats.markup import Html, bar, el, join
 from orbit.audit.reports.report import AuditReport, TargetReport
-from orbit.audit.reports.view import coverage_state, plural, size, tally
+from orbit.audit.reports.view import coverage_state, plural, tally
+from orbit.core.amounts import format_bytes
 from orbit.core.findings import Skipped
 
 SCRIPT = Path(__file__).parent / "page.js"
@@ -135,7 +136,9 @@ def _headline(report: TargetReport) -> Html:
     for key, name in (("files", "files"), ("distributions", "distributions"), ("containers", "containers")):
         if key in report.facts:
             value = f"{report.facts[key]:,}"
-            more = f"{name}, {size(report.facts['bytes'])}" if key == "files" and "bytes" in report.facts else name
+            more = (
+                f"{name}, {format_bytes(report.facts['bytes'])}" if key == "files" and "bytes" in report.facts else name
+            )
             tiles.append(el("li", el("b", value), el("span", more), cls="tile fact"))
     return el(
         "div",

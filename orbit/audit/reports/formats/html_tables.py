@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from orbit.audit.reports.formats.markup import Html, bar, data_block, el, join, sorter, table
 from orbit.audit.reports.report import ArchitectureUse, LibraryCoverage, TargetCoverage, TargetReport
-from orbit.audit.reports.view import coverage_state, plural, size, visible
+from orbit.audit.reports.view import coverage_state, plural, visible
+from orbit.core.amounts import format_bytes
 
 HOWS = ("missing", "ambiguous", "preloaded", "driver", "loader", "base")
 """Ways in which a need is met, the doubtful ones first; others follow."""
@@ -62,8 +63,8 @@ def _coverage_row(report: TargetReport, item: LibraryCoverage, largest: int) -> 
         el("th", el("span", item.file, cls="path", title=f"images: {images}"), *picks, scope="row"),
         el(
             "td",
-            el("span", size(item.payload_bytes)),
-            bar((100 * item.payload_bytes / largest, "plain"), label=size(item.payload_bytes)),
+            el("span", format_bytes(item.payload_bytes)),
+            bar((100 * item.payload_bytes / largest, "plain"), label=format_bytes(item.payload_bytes)),
             cls="number sized",
         ),
         el("td", f"{item.containers:,}", cls="number"),
@@ -116,13 +117,15 @@ def sizes(report: TargetReport, _number: int) -> tuple[Html, str]:
         use = _use(item)
         by_use[use] += item.payload_bytes
         who = ", ".join(item.sass) or (f"at run time: {', '.join(item.jit)}" if item.jit else "no declared target")
-        drawn = bar((100 * item.payload_bytes / largest, use), label=f"{item.arch}: {size(item.payload_bytes)}, {who}")
+        drawn = bar(
+            (100 * item.payload_bytes / largest, use), label=f"{item.arch}: {format_bytes(item.payload_bytes)}, {who}"
+        )
         rows.append(
             el(
                 "li",
                 el("span", item.arch, cls="arch"),
                 drawn,
-                el("span", size(item.payload_bytes), cls="number"),
+                el("span", format_bytes(item.payload_bytes), cls="number"),
                 el("span", who, cls=f"who {use}"),
             )
         )
@@ -132,11 +135,16 @@ def sizes(report: TargetReport, _number: int) -> tuple[Html, str]:
         "unused": "for no declared target",
     }
     key = [
-        el("li", el("i", cls=f"swatch use {use}"), el("b", size(count)), f" {names[use]} ({_percent(count, total)})")
+        el(
+            "li",
+            el("i", cls=f"swatch use {use}"),
+            el("b", format_bytes(count)),
+            f" {names[use]} ({_percent(count, total)})",
+        )
         for use, count in by_use.items()
     ]
     whole = bar(*((100 * count / total, use) for use, count in by_use.items()), label="all device code by use")
-    note = f"{size(by_use['unused'])} of {size(total)} can be used by no declared target"
+    note = f"{format_bytes(by_use['unused'])} of {format_bytes(total)} can be used by no declared target"
     return el(
         "div", el("div", whole, cls="whole"), el("ul", *key, cls="key"), el("ul", *rows, cls="archs"), cls="card"
     ), note
@@ -231,7 +239,7 @@ def depth(report: TargetReport, _number: int) -> tuple[Html, str]:
             notes += [f"{target.stubs:,} stubs"] if target.stubs else []
             pills = [el("span", el("b", f"{target.kernels:,}"), " kernels", cls="pill plain")]
             pills += [el("span", note, cls="pill ptx") for note in notes]
-            small = el("small", size(target.code_bytes))
+            small = el("small", format_bytes(target.code_bytes))
             cells.append(el("td", *pills, small, cls=f"cell depth {state}", data_target=name))
         rows.append(el("tr", el("th", el("span", item.file, cls="path"), scope="row"), *cells))
     return el("div", table(("file", *names), rows, cls="matrix depths"), cls="card"), plural(len(report.depth), "file")
@@ -251,7 +259,11 @@ def exceptions(report: TargetReport, _number: int) -> tuple[Html, str]:
 def looked_at(report: TargetReport, _number: int) -> tuple[Html, str]:
     """Numbers, rules that judged, what was skipped, what the host's driver must bring, versions."""
     numbers = [
-        el("div", el("dt", key.replace("_", " ")), el("dd", size(value) if key.endswith("bytes") else f"{value:,}"))
+        el(
+            "div",
+            el("dt", key.replace("_", " ")),
+            el("dd", format_bytes(value) if key.endswith("bytes") else f"{value:,}"),
+        )
         for key, value in report.facts.items()
     ]
     parts = [el("dl", *numbers, cls="facts")]
