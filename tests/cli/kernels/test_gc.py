@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from orbit.cli import main
-from orbit.cli.kernels.gc import parse_size
 from orbit.errors import ExitCode
-
-
-def test_sizes() -> None:
-    assert parse_size(None) is None
-    assert (parse_size("1K"), parse_size("1.5g")) == (1024, 3 * 2**29)
 
 
 def test_room_is_made(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
