@@ -9,7 +9,7 @@ HELP = "print a shell completion script"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="which shell the script is for")
 
 
 def run(args: argparse.Namespace) -> int:

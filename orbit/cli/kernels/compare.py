@@ -14,8 +14,8 @@ from orbit.errors import ExitCode, InputError
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("left", type=Path, metavar="WHEEL")
-    parser.add_argument("right", type=Path, metavar="WHEEL")
+    parser.add_argument("left", type=Path, metavar="WHEEL", help="the one")
+    parser.add_argument("right", type=Path, metavar="WHEEL", help="the other")
     add_json_option(parser)
 
 
