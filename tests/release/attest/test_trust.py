@@ -52,7 +52,7 @@ def check(envelope: Envelope, **changes: Any) -> Verified:
     return verify(envelope, values.pop("trust"), **values, where="f.intoto.json")
 
 
-def refused(envelope: Envelope, cause: Cause, says: str, **changes: Any) -> None:
+def check_refused(envelope: Envelope, cause: Cause, says: str, **changes: Any) -> None:
     assert check(GOOD).signer == "lab"
     with pytest.raises(NotBelieved) as error:
         check(envelope, **changes)
@@ -83,18 +83,20 @@ def test_it_still_counts_after_a_file() -> None:
 
 def test_another_payload_type() -> None:
     other = body(GOOD.payload, payload_type="application/json")
-    refused(other, Cause.PAYLOAD_TYPE, "its payload is 'application/json', not a statement")
-    refused(replace(GOOD, payload_type="text/plain"), Cause.PAYLOAD_TYPE, "text/plain")
+    check_refused(other, Cause.PAYLOAD_TYPE, "its payload is 'application/json', not a statement")
+    check_refused(replace(GOOD, payload_type="text/plain"), Cause.PAYLOAD_TYPE, "text/plain")
 
 
 def test_nobody_is_trusted() -> None:
-    refused(GOOD, Cause.NOBODY_TRUSTED, "no key is trusted", trust=Trust())
+    check_refused(GOOD, Cause.NOBODY_TRUSTED, "no key is trusted", trust=Trust())
 
 
 def test_evidence_edited_by_hand() -> None:
     edited = GOOD.payload.replace(b'"passed":true', b'"passed":null')
     assert edited != GOOD.payload
-    refused(replace(GOOD, payload=edited), Cause.BAD_SIGNATURE, "signature 1 says it is of lab, and does not match")
+    check_refused(
+        replace(GOOD, payload=edited), Cause.BAD_SIGNATURE, "signature 1 says it is of lab, and does not match"
+    )
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
@@ -121,12 +123,12 @@ def test_whatever_is_done_to_the_file_nothing_false_is_believed(data: st.DataObj
 
 
 def test_an_unknown_key() -> None:
-    refused(signed(STRANGER), Cause.UNKNOWN_KEY, f"is of a key that is not trusted ({STRANGER.keyid})")
+    check_refused(signed(STRANGER), Cause.UNKNOWN_KEY, f"is of a key that is not trusted ({STRANGER.keyid})")
 
 
 def test_a_signature_that_names_no_key_and_matches_none() -> None:
     bare = replace(signed(STRANGER), signatures=(replace(signed(STRANGER).signatures[0], keyid=""),))
-    refused(bare, Cause.UNKNOWN_KEY, "matches no key that is trusted, and names none")
+    check_refused(bare, Cause.UNKNOWN_KEY, "matches no key that is trusted, and names none")
 
 
 def test_a_keyid_is_not_needed() -> None:
@@ -136,30 +138,34 @@ def test_a_keyid_is_not_needed() -> None:
 
 def test_a_keyid_that_lies_gains_nothing() -> None:
     claims_lab = replace(signed(STRANGER), signatures=(replace(signed(STRANGER).signatures[0], keyid=LAB.keyid),))
-    refused(claims_lab, Cause.BAD_SIGNATURE, "says it is of lab, and does not match that key")
+    check_refused(claims_lab, Cause.BAD_SIGNATURE, "says it is of lab, and does not match that key")
     of_releaser = signed(RELEASER).signatures[0]
     claims_lab = replace(GOOD, signatures=(replace(of_releaser, keyid=LAB.keyid),))
-    refused(claims_lab, Cause.MAY_NOT_SIGN, "signed by releaser, who may sign release, not smoke")
+    check_refused(claims_lab, Cause.MAY_NOT_SIGN, "signed by releaser, who may sign release, not smoke")
     claims_releaser = replace(GOOD, signatures=(replace(GOOD.signatures[0], keyid=RELEASER.keyid),))
     assert check(claims_releaser).signer == "lab"
 
 
 def test_a_key_that_may_not_sign_this() -> None:
-    refused(signed(RELEASER), Cause.MAY_NOT_SIGN, "signed by releaser, who may sign release, not smoke")
+    check_refused(signed(RELEASER), Cause.MAY_NOT_SIGN, "signed by releaser, who may sign release, not smoke")
 
 
 def test_a_key_that_is_no_longer_trusted() -> None:
     past = trust(believed("lab", LAB, SMOKE, until=NOW - dt.timedelta(days=1)))
-    refused(GOOD, Cause.NO_LONGER, "trusted until 2026-11-29 21:00 UTC only", trust=past)
+    check_refused(GOOD, Cause.NO_LONGER, "trusted until 2026-11-29 21:00 UTC only", trust=past)
     assert check(GOOD, trust=trust(believed("lab", LAB, SMOKE, until=NOW))).signer == "lab"
 
 
 def test_another_kind_of_statement() -> None:
-    refused(signed(LAB, predicate_type=COVERAGE), Cause.OTHER_PREDICATE, "says gpu-arch-coverage, and smoke was asked")
+    check_refused(
+        signed(LAB, predicate_type=COVERAGE), Cause.OTHER_PREDICATE, "says gpu-arch-coverage, and smoke was asked"
+    )
 
 
 def test_another_image() -> None:
-    refused(signed(LAB, image=OTHER_IMAGE), Cause.OTHER_IMAGE, f"about orbit/probe {OTHER_IMAGE}, not about {IMAGE}")
+    check_refused(
+        signed(LAB, image=OTHER_IMAGE), Cause.OTHER_IMAGE, f"about orbit/probe {OTHER_IMAGE}, not about {IMAGE}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,21 +180,21 @@ def test_another_image() -> None:
     ],
 )
 def test_a_good_signature_over_something_malformed(text: str | bytes, says: str) -> None:
-    refused(body(text), Cause.MALFORMED, says)
+    check_refused(body(text), Cause.MALFORMED, says)
 
 
 def test_the_payload_is_not_looked_at_before_its_signature_holds() -> None:
-    refused(body("{}", who=STRANGER), Cause.UNKNOWN_KEY, "not trusted")
+    check_refused(body("{}", who=STRANGER), Cause.UNKNOWN_KEY, "not trusted")
 
 
 def test_a_statement_from_the_future() -> None:
     ahead = (NOW + dt.timedelta(seconds=301)).isoformat()
-    refused(
+    check_refused(
         signed(LAB, started=ahead), Cause.FUTURE, "dated 2026-11-30 21:05:01 UTC, 301 s from now; 300 s are tolerated"
     )
     assert check(signed(LAB, started=ahead), trust=trust(believed("lab", LAB), tolerance_s=301)).signer == "lab"
     later = (NOW + dt.timedelta(days=400)).isoformat()
-    refused(signed(LAB, finished=later), Cause.FUTURE, "dated 2028-01-04")
+    check_refused(signed(LAB, finished=later), Cause.FUTURE, "dated 2028-01-04")
 
 
 def test_the_clock_of_the_verifier_may_be_the_wrong_one() -> None:
@@ -199,7 +205,7 @@ def test_the_clock_of_the_verifier_may_be_the_wrong_one() -> None:
 
 
 def test_evidence_without_a_time() -> None:
-    refused(signed(LAB, started=""), Cause.UNDATED, "does not say when it was made")
+    check_refused(signed(LAB, started=""), Cause.UNDATED, "does not say when it was made")
     open_trust = trust(believed("lab", LAB, COVERAGE))
     made = signed(LAB, predicate_type=COVERAGE, started="")
     assert check(made, trust=open_trust, predicate_type=COVERAGE).made is None
@@ -214,14 +220,14 @@ def test_one_good_signature_of_several_is_enough() -> None:
     both = replace(GOOD, signatures=(signed(RELEASER).signatures[0], GOOD.signatures[0]))
     assert check(both).signer == "lab"
     assert check(both).ignored == ()
-    refused(replace(GOOD, signatures=(bad, signed(STRANGER).signatures[0])), Cause.BAD_SIGNATURE, "signature 1")
+    check_refused(replace(GOOD, signatures=(bad, signed(STRANGER).signatures[0])), Cause.BAD_SIGNATURE, "signature 1")
 
 
 def test_two_bad_halves_make_no_whole() -> None:
     """One signer may sign the kind, another one's signature holds: that is nobody who may and did."""
     good_of_releaser = signed(RELEASER).signatures[0]
     bad_of_lab = Signature(sig=b"x" * 64, keyid=LAB.keyid)
-    refused(replace(GOOD, signatures=(good_of_releaser, bad_of_lab)), Cause.MAY_NOT_SIGN, "releaser")
+    check_refused(replace(GOOD, signatures=(good_of_releaser, bad_of_lab)), Cause.MAY_NOT_SIGN, "releaser")
 
 
 # --- trust as data ----------------------------------------------------------------------------------------------------
@@ -311,4 +317,6 @@ def test_every_predicate_can_be_signed_and_every_cause_is_used() -> None:
 
 def test_a_bundle_without_a_trusted_identity() -> None:
     bundle = json.dumps({"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json"}).encode()
-    refused(replace(GOOD, bundle=bundle), Cause.UNKNOWN_KEY, "signed through sigstore, and no identity is trusted")
+    check_refused(
+        replace(GOOD, bundle=bundle), Cause.UNKNOWN_KEY, "signed through sigstore, and no identity is trusted"
+    )
