@@ -18,7 +18,7 @@ SCHEMAS = ("bundle", "report")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", nargs="?")
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", nargs="?", help="the folder, or its .tar file")
     parser.add_argument(
         "--key", type=Path, action="append", default=[], metavar="FILE", help="public key to trust (may be repeated)"
     )
