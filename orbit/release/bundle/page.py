@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbit.audit.reports.report import TargetReport
@@ -17,8 +18,10 @@ from orbit.release.bundle.targets import headline
 from orbit.release.coverage import WAIVED, Coverage
 from orbit.release.evidence import Result
 from orbit.release.gate.decide import Decision
-from orbit.release.gate.model import Definition
+from orbit.release.gate.model import Definition, SkipWaiver
+from orbit.release.gate.records import owed
 from orbit.release.sbom.model import KINDS
+from orbit.release.sbom.write import LICENSED
 
 HOST = "REGISTRY"
 """Stands in commands for what a bundle does not know: where its image was pushed to."""
@@ -197,13 +200,15 @@ def _waivers(decision: Decision, files: Files) -> Iterator[str]:
                 parts = WAIVED.fullmatch(finding.waiver)
                 reason, until = (parts["reason"], parts["expires"]) if parts else (finding.waiver, "never")
                 rows[(f"{finding.rule} {finding.subject}: {finding.message}", reason, until)] = None
-    definition = convert(parse_toml(files[GATE], Path(GATE)), Definition, GATE)
-    for stage in facts.summary_of(files).stages:
-        for part in stage.skipped:
-            for waiver in definition.waivers.skipped:
-                if waiver.covers(stage.stage, part.what, decision.profile):
-                    rows[(f"{stage.stage}: {part.what} was left out", waiver.reason, str(waiver.expires))] = None
-    yield f"## Waivers ({len(rows)})"
+    parts_left = list(_left_out(decision.profile, files))
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for part in parts_left:
+        if part.waiver is not None:
+            groups.setdefault((part.stage, part.waiver.reason, str(part.waiver.expires)), []).append(part.what)
+    count = len(rows) + sum(map(len, groups.values()))
+    for (stage, reason, until), names in groups.items():
+        rows[(f"{stage}: left out: {', '.join(names)}", reason, until)] = None
+    yield f"## Waivers ({count})"
     yield ""
     if rows:
         yield from _table(("what", "accepted because", "until"), sorted(rows, key=lambda row: row[2]))
@@ -211,10 +216,35 @@ def _waivers(decision: Decision, files: Files) -> Iterator[str]:
         yield "None."
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something that a stage left out though it could have been done."""
+
+    stage: str
+    what: str
+    reason: str
+    waiver: SkipWaiver | None
+
+
+def _left_out(profile: str, files: Files) -> Iterator[_Part]:
+    definition = convert(parse_toml(files[GATE], Path(GATE)), Definition, GATE)
+    left = [(stage.stage, part) for stage in facts.summary_of(files).stages for part in stage.skipped]
+    for path, report in facts.audits_of(files).items():
+        stage = posixpath.basename(path).removesuffix(".json")
+        left += [(stage, part) for part in owed(report)]
+    for stage, part in left:
+        waivers = (item for item in definition.waivers.skipped if item.covers(stage, part.what, profile))
+        yield _Part(stage, part.what, part.reason, next(waivers, None))
+
+
 def _licences(files: Files) -> Iterator[str]:
-    unknown = facts.unknown_licences(files[CYCLONEDX], CYCLONEDX)
-    total = sum(1 for _ in facts.components(strict_json(files[CYCLONEDX], CYCLONEDX)))
-    yield f"## Licences unknown ({len(unknown)} of {total} components)"
+    document = strict_json(files[CYCLONEDX], CYCLONEDX)
+    counts = facts.counts_by_kind(document)
+    total = sum(count for kind, count in counts.items() if kind in LICENSED)
+    unknown = [item for item in facts.unknown_licences(files[CYCLONEDX], CYCLONEDX) if item.kind in LICENSED]
+    yield f"## Licences unknown ({len(unknown)} of {total})"
+    yield ""
+    yield f"Of the {total} Python distributions, Debian packages and interpreters in the image:"
     yield ""
     groups: dict[tuple[str, str], list[str]] = {}
     for item in unknown:
@@ -231,15 +261,14 @@ def _not_proven(index: Index, files: Files) -> Iterator[str]:
     for target in index.targets:
         if target.state == "unproven":
             yield f"- **{target.name}** ({', '.join(target.devices)}): {target.why}"
-    summary = facts.summary_of(files)
-    for stage in summary.stages:
+    for stage in facts.summary_of(files).stages:
         if stage.result is Result.SKIPPED:
             yield f"- stage {stage.stage} was skipped: {_clean(stage.reason)}"
-        for part in stage.skipped:
-            yield f"- {stage.stage}: {part.what}: {_clean(part.reason)}"
-    for path, report in facts.audits_of(files).items():
-        for part in report.skipped:
-            yield f"- {posixpath.basename(path)}: {part.what}: {_clean(part.reason)}"
+    groups: dict[tuple[str, str], list[str]] = {}
+    for part in _left_out(index.profile, files):
+        groups.setdefault((part.stage, part.reason), []).append(part.what)
+    for (stage_name, reason), names in groups.items():
+        yield f"- {stage_name}: {', '.join(names)}: {_clean(reason)}"
     yield "- that a package does what its authors say, or is free of faults nobody knows: nothing here is about that"
 
 

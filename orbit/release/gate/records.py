@@ -156,7 +156,7 @@ def _audited(case: Case, stage: str, kind: str, report: TargetReport | None) -> 
     if report is None:
         yield case.lacking(file, "the report is not there")
         return
-    found = list(case.left_out(stage, _owed(report), file))
+    found = list(case.left_out(stage, owed(report), file))
     if lost := sorted(RULE_IDS - {*report.rules, *(part.what for part in report.skipped)}):
         found.append(case.refused(f"rules it does not speak of: {listed(lost)}", file=file, fix=case.ship))
     if report.kind != kind:
@@ -175,7 +175,7 @@ def _audited(case: Case, stage: str, kind: str, report: TargetReport | None) -> 
         yield _for_user(case, report, uid, file)
 
 
-def _owed(report: TargetReport) -> tuple[Skipped, ...]:
+def owed(report: TargetReport) -> tuple[Skipped, ...]:
     """What was left out though it could have been judged: rules about other kinds of target are none of it."""
     return tuple(part for part in report.skipped if part.what not in RULES or report.kind in RULES[part.what].kinds)
 
@@ -257,7 +257,7 @@ def _accepted(case: Case) -> Iterator[tuple[str, dt.date | None]]:
             yield f"{finding.rule} {finding.subject}", _end(finding.waiver)
     parts = [(stage.stage, part.what) for stage in stages for part in stage.skipped]
     for name, report in (("audit", case.evidence.audit), ("image-audit", case.evidence.image_audit)):
-        parts += [(name, part.what) for part in _owed(report)] if report else []
+        parts += [(name, part.what) for part in owed(report)] if report else []
     for name, what in parts:
         if (waiver := case.waiver(name, what)) is not None:
             yield f"{name}: {what}", waiver.expires

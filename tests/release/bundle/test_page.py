@@ -71,7 +71,7 @@ def test_deviations_waivers_and_licences(files: dict[str, bytes], index: Index, 
     text = page(index, decision, files)
     assert "`x/_hopper.so`: no code for b200. _blackwell.so serves it" in section(text, r"Known deviations \(1\)")
     assert "| nothing imports it | 2027-03-01 |" in section(text, r"Waivers \(1\)")
-    licences = section(text, r"Licences unknown \(1 of 4 components\)")
+    licences = section(text, r"Licences unknown \(1 of 2\)")
     assert "- Debian packages, nothing in it says one: libc6 2.36-9" in licences
 
 
@@ -91,7 +91,30 @@ def test_a_waiver_of_the_gate_is_a_waiver(files: dict[str, bytes], index: Index,
 
     left_out = {**files, "run/summary.json": forge.edited_json(files["run/summary.json"], more)}
     other = msgspec.structs.replace(decision, profile="cu130")
-    assert "kernels: flash-attn was left out" in section(page(index, other, left_out), r"Waivers \(2\)")
+    text = section(page(index, other, left_out), r"Waivers \(2\)")
+    assert "| kernels: left out: flash-attn |" in text
+    assert "| 2027-06-30 |" in text
+
+
+def test_rules_that_an_audit_leaves_to_a_deeper_one_are_told(
+    files: dict[str, bytes], index: Index, decision: Decision
+) -> None:
+    """What could have been judged and was not is a waiver, and not proven; what is about other targets is neither."""
+
+    def skip(value: forge.Plain) -> None:
+        value["skipped"] = [
+            {"what": "device-code", "reason": "reads the kernels themselves: --deep", "estimate": ""},
+            {"what": "kernel-stub", "reason": "reads the kernels themselves: --deep", "estimate": ""},
+            {"what": "wheel-archive", "reason": "says nothing about environment", "estimate": ""},
+        ]
+
+    skipped = {**files, "run/audit.json": forge.edited_json(files["run/audit.json"], skip)}
+    text = page(index, decision, skipped)
+    assert "| audit: left out: device-code, kernel-stub |" in section(text, r"Waivers \(3\)")
+    assert "- audit: device-code, kernel-stub: reads the kernels themselves: --deep" in section(
+        text, "What was not pro"
+    )
+    assert "wheel-archive" not in text
 
 
 def test_names_that_would_break_a_table_do_not(files: dict[str, bytes], index: Index, decision: Decision) -> None:
