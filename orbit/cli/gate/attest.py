@@ -23,7 +23,7 @@ SCHEMAS = ("slsa-provenance", "gpu-arch-coverage")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("document", type=Path, metavar="DOCUMENT", nargs="?", help="the report or record to sign (JSON)")
+    parser.add_argument("document", type=Path, metavar="DOCUMENT", nargs="?", help="the report or record (JSON)")
     parser.add_argument("--key", type=Path, metavar="FILE", help="private key (orbit gate key new FILE)")
     parser.add_argument(
         "--sigstore", action="store_true", help="sign with the identity of this CI job instead of a key; public"
