@@ -184,9 +184,9 @@ def identity_of_this_process(monkeypatch: pytest.MonkeyPatch, *, expires_in_s: i
     monkeypatch.setenv("SIGSTORE_ID_TOKEN", jwt.encode(claims, "k" * 32, "HS256"))
 
 
-def config(tmp_path: Path, url: str) -> Path:
+def config(tmp_path: Path, url: str, world: World = WORLD) -> Path:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(WORLD.config(url)))
+    path.write_text(json.dumps(world.config(url)))
     return path
 
 
@@ -194,8 +194,10 @@ def test_signed_with_the_identity_of_a_job_and_verified(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity_of_this_process(monkeypatch)
-    with serve(WORLD) as url:
-        made = sign_statement(statement(), SigstoreSigner(config(tmp_path, url)))
+    world = World()  # its certificates begin now, and are short-lived
+    root.write_text(json.dumps(world.trusted_root()))
+    with serve(world) as url:
+        made = sign_statement(statement(), SigstoreSigner(config(tmp_path, url, world)))
     assert made.payload == statement_bytes(statement())
     assert check(made, root).identity == IDENTITY
 
