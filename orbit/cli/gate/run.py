@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", type=Path, metavar="FILE", help="private key that signs the release")
     parser.add_argument("--sigstore", action="store_true", help="sign with the identity of this CI job instead; public")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle (default: dist/PROFILE-DIGEST.release)")
+    parser.add_argument("--tar", action="store_true", help="the bundle as one file, too: DIR.tar")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add_json_option(parser)
 
@@ -35,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from orbit.cli.gate.cleanroom import plan
+    from orbit.release.bundle.write import write_archive
     from orbit.release.gate.candidate import read_candidate
     from orbit.release.gate.run import release
 
@@ -54,12 +56,16 @@ def run(args: argparse.Namespace) -> int:
         print_json(steps) if args.json else sys.stdout.write("".join(f"{k:12} {v}\n" for k, v in steps.items()))
         return ExitCode.OK
     decision, bundle = release(gate, options, signer, out, again=args.again, now=lambda: dt.datetime.now(dt.UTC))
+    archive = write_archive(bundle, out.with_name(f"{out.name}.tar")) if bundle is not None and args.tar else None
     if args.json:
-        print_json({"decision": decision, "bundle": str(bundle.folder) if bundle else ""})
+        where = {"bundle": str(bundle.folder) if bundle else "", "archive": str(archive or "")}
+        print_json({"decision": decision, **where})
     else:
         show(decision, gate)
         if bundle is not None:
             sys.stdout.write(f"\nbundle {bundle.folder}: read RELEASE.md in it first\n")
+        if archive is not None:
+            sys.stdout.write(f"archive {archive}\n")
     return ExitCode.OK if bundle is not None else ExitCode.FINDINGS
 
 

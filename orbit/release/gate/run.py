@@ -159,6 +159,7 @@ def release(
         raise RefusedError(f"{out}: exists, and a release is never written over", fix="name another folder: --out")
     with gate.lock("orbit gate run"):
         build_again(gate, options, again=again, now=now())
+        take_in(gate)
         decision = gate.decide(now())
         if not decision.release or signer is None:
             return decision, None
