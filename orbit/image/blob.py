@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 
 import zstandard
 
-from orbit.core.files import sync_folder
+from orbit.core.files import naming, sync_folder
 from orbit.core.records import Record
-from orbit.errors import CheckFailed, InputError
+from orbit.image.damage import damaged_blob
 from orbit.image.tar import CHUNK_BYTES
 
 Codec = Literal["zstd", "gzip", "none"]
@@ -223,7 +223,7 @@ def write_blob(
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / ".partial"
     tar_bytes = 0
-    with ThreadPoolExecutor(1) as pool, open(partial, "wb", buffering=0) as file:
+    with naming(folder), ThreadPoolExecutor(1) as pool, open(partial, "wb", buffering=0) as file:
         inner = _Side(pool)
         outer = _File(file.fileno())
         pack = packer(codec, outer, workers=workers)
@@ -249,7 +249,7 @@ def write_blob(
 
 
 def read_tar(path: Path, codec: Codec) -> Iterator[bytes]:
-    """The tar stream inside a blob, in pieces. Raises :class:`InputError` when it cannot be decompressed."""
+    """The tar stream inside a blob, in pieces. Raises :class:`DamagedImage` when it cannot be decompressed."""
     try:
         with open(path, "rb") as file:
             if codec == "zstd":
@@ -263,16 +263,14 @@ def read_tar(path: Path, codec: Codec) -> Iterator[bytes]:
                 while piece := file.read(CHUNK_BYTES):
                     yield piece
     except (zstandard.ZstdError, zlib.error) as error:
-        raise InputError(f"{path}: not a whole {codec} stream: {error}", fix="build the image again") from None
+        raise damaged_blob(path, f"not a whole {codec} stream: {error}") from None
 
 
 def verified_tar(path: Path, codec: Codec, diff_id: str) -> Iterator[bytes]:
-    """:func:`read_tar`, and at its end :class:`CheckFailed` unless the stream had the sha256 ``diff_id``."""
+    """:func:`read_tar`, and at its end :class:`DamagedImage` unless the stream had the sha256 ``diff_id``."""
     digest = hashlib.sha256()
     for piece in read_tar(path, codec):
         digest.update(piece)
         yield piece
     if f"sha256:{digest.hexdigest()}" != diff_id:
-        raise CheckFailed(
-            f"{path}: the layer's content is not {diff_id}", fix="the blob was damaged on disk: build the image again"
-        )
+        raise damaged_blob(path, f"its unpacked content is not {diff_id}")

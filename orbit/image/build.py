@@ -22,8 +22,17 @@ from orbit.errors import RefusedError
 from orbit.image.base import Base, base_chunks, make_base
 from orbit.image.blob import Codec, codec_identity
 from orbit.image.cache import Request, Stream, obtain_layers
-from orbit.image.content import Planned, list_environment, members_key, plan_layers, planned, recall, remember
-from orbit.image.oci import NamedLayer, image_documents, write_layout
+from orbit.image.content import (
+    Planned,
+    list_environment,
+    members_key,
+    plan_layers,
+    planned,
+    recall,
+    remember,
+    remembered_digests,
+)
+from orbit.image.layout_writer import NamedLayer, image_documents, write_layout
 from orbit.image.own import OwnFiles, layer_members, read_own
 from orbit.image.runtime import Identity, image_labels, run_config
 from orbit.image.slim.tree import slim_environment
@@ -165,7 +174,8 @@ def _environment_requests(made: _Inputs) -> list[Request]:
 
     @functools.cache
     def plan() -> dict[str, list[Member]]:
-        return plan_layers(listing, policy, progress=made.progress)
+        known = remembered_digests(listing, made.profile.python, made.store.root / "facts")
+        return plan_layers(listing, policy, progress=made.progress, remembered=known)
 
     layers = recall(listing, policy, made.store)
     if layers is None:

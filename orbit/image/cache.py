@@ -22,13 +22,14 @@ from typing import Any
 
 import msgspec
 
-from orbit.core.console import Progress
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import sha256_file
 from orbit.core.records import Record, convert, dump_json, load_json
 from orbit.core.store import Entry, Store
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
 from orbit.image.blob import WORKERS_MAX, Codec, LayerBlob, write_blob
-from orbit.image.oci import NamedLayer
+from orbit.image.damage import DamagedImage
+from orbit.image.layout_writer import NamedLayer
 
 LAYERS_MAX = 4
 """Layers written at a time: each is read, put together and hashed by two threads, which four of keep a disk busy."""
@@ -61,7 +62,7 @@ class _Meter:
                     self.done += len(chunk)
                     if self.done - self.told >= TOLD_EVERY_BYTES:
                         self.told = self.done
-                        self.progress.advance("MB into layers", self.done // 1_000_000, self.total // 1_000_000)
+                        self.progress.advance("writing layers", self.done, self.total, BYTES)
                 yield chunk
         finally:
             if isinstance(chunks, Generator):
@@ -206,10 +207,7 @@ def _write(request: Request, stream: Stream, store: Store, meter: _Meter, worker
         with contextlib.closing(meter.watch(stream.chunks)) as chunks:
             blob = write_blob(chunks, place / "blob", request.codec, files=stream.files, workers=workers)
         if stream.diff_id not in ("", blob.diff_id):
-            raise CheckFailed(
-                f"layer {request.name}: what was read is {blob.diff_id}, not {stream.diff_id}",
-                fix="what it is made from was damaged in the store: remove that entry and build again",
-            )
+            raise DamagedImage(store.root, stream.diff_id, f"what was read is {blob.diff_id}", layer=request.name)
         outputs: dict[str, Any] = msgspec.to_builtins(blob)
         return outputs
 

@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from orbit.core import proc
-from orbit.core.console import Progress
+from orbit.core.amounts import format_bytes
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import require_free
 from orbit.core.records import Record
 from orbit.errors import CheckFailed, CommandFailed, MissingError
 from orbit.image.blob import read_tar, verified_tar
+from orbit.image.damage import damaged_blob
 from orbit.image.oci import ImageLayer, Layout, read_layout
 from orbit.image.tar import BLOCK, Member, content, header, tar_chunks
 
@@ -84,8 +86,9 @@ def require_engine() -> Engine:
 def load_image(path: Path, *, tag: str, progress: Progress) -> LoadedImage:
     """Put the image of the layout at ``path`` into the engine under ``tag``.
 
-    Raises :class:`MissingError` without an engine or when it goes away meanwhile, :class:`CheckFailed` when a layer is
-    damaged or the engine ends up with something else, :class:`RefusedError` when its disk is too small.
+    Raises :class:`MissingError` without an engine or when it goes away meanwhile, :class:`DamagedImage` for a
+    damaged layer, :class:`CheckFailed` when the engine ends up with something else and :class:`RefusedError` when its
+    disk is too small.
     """
     layout = read_layout(path)
     engine = require_engine()
@@ -96,7 +99,7 @@ def load_image(path: Path, *, tag: str, progress: Progress) -> LoadedImage:
         if Path(engine.root).is_dir():
             # the engine keeps the stream beside the unpacked layers until it is done
             require_free(Path(engine.root), 2 * sum(sizes.values()), "docker load")
-        progress.step(f"docker {engine.version}: loading {sum(sizes.values()) / 1e9:.1f} GB")
+        progress.step(f"docker {engine.version}: loading {format_bytes(sum(sizes.values()))}")
         try:
             proc.run(
                 [engine.client, "load"],
@@ -157,7 +160,7 @@ def archive(
     for number, layer in enumerate(layout.layers):
         path = f"{number:02}-{layer.diff_id.removeprefix('sha256:')}/layer.tar"
         paths.append(path)
-        progress.advance(f"layer {layer.name}, bytes", done, total)
+        progress.advance("loading layers", done, total, BYTES)
         yield from _layer(layout, layer, path, sizes[layer.digest])
         done += layer.size
     manifest = [{"Config": name, "RepoTags": [tag] if tag else None, "Layers": paths}]
@@ -175,5 +178,5 @@ def _layer(layout: Layout, layer: ImageLayer, name: str, size: int) -> Iterator[
             break
         yield piece
     if left:
-        raise CheckFailed(f"{blob}: not the {size} bytes the manifest says", fix="build the image again")
+        raise damaged_blob(blob, f"unpacked it has not the {size} bytes the manifest says", layer=layer.name)
     yield bytes(-size % BLOCK)

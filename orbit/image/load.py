@@ -1,7 +1,7 @@
 """Putting a layout into the engine at hand: docker (see :mod:`orbit.image.docker`), podman or containerd.
 
-podman takes the layout itself, layer by layer; containerd gets it as a stream. Both read zstd, and both compare every
-blob with its digest while they take it.
+podman takes the layout itself, layer by layer, and compares every blob with its digest; where it refuses one, Orbit
+looks which. containerd gets a stream that is compared on the way. Both read zstd.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Literal, get_args
 import msgspec
 
 from orbit.core import proc
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.errors import CheckFailed, CommandFailed, MissingError
 from orbit.image import docker
 from orbit.image.docker import ANSWER_TIMEOUT_S, CLIENT_VARIABLE, NO_ENGINE, LoadedImage
 from orbit.image.export.archive import oci_archive
 from orbit.image.export.formats import check_name
-from orbit.image.oci import REF_KEY, Layout, read_layout
+from orbit.image.oci import REF_KEY, Layout, blaming, read_layout
 
 EngineName = Literal["docker", "podman", "containerd"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
@@ -82,8 +83,8 @@ def load_into(engine: EngineName, path: Path, *, tag: str, progress: Progress) -
         return docker.load_image(path, tag=tag, progress=progress)
     layout = read_layout(path)
     words, version = require(engine)
-    progress.step(f"{engine} {version}: loading {sum(layer.size for layer in layout.layers) / 1e9:.1f} GB")
-    load = _load_podman if engine == "podman" else _load_containerd
+    progress.step(f"{engine} {version}: loading {format_bytes(sum(layer.size for layer in layout.layers))}")
+    load = load_podman if engine == "podman" else _load_containerd
     try:
         return load(words, version, layout, tag, progress)
     except CommandFailed as failure:
@@ -100,13 +101,18 @@ def require(engine: EngineName) -> tuple[list[str], str]:
     return found
 
 
-def _load_podman(words: list[str], version: str, layout: Layout, tag: str, progress: Progress) -> LoadedImage:
+def load_podman(words: list[str], version: str, layout: Layout, tag: str, progress: Progress) -> LoadedImage:
+    """Have podman take the layers it lacks from the layout, and give the image its name.
+
+    Raises :class:`DamagedImage` for a layer that podman refused, rightly.
+    """
     image = layout.manifest.config.hex
     known = _podman_layers(words, image) is not None
     if not known:
         progress.step("podman: taking the layers it does not have")
         source = f"oci:{layout.path.absolute()}"
-        done = proc.run([*words, "pull", "--quiet", source], doing="podman pull", fix=AGAIN)
+        with blaming(layout, progress):
+            done = proc.run([*words, "pull", "--quiet", source], doing="podman pull", fix=AGAIN)
         image = done.stdout.decode().split()[-1]
         # the name podman made of the folder
         made = f"localhost{layout.path.absolute()}:latest"

@@ -1,4 +1,4 @@
-"""OCI image layouts: the documents, writing a layout in one step, reading one that anybody may have written.
+"""OCI image layouts: the documents, and reading a layout that anybody may have written.
 
 Formats: OCI image specification 1.1 (image-layout, image-index, manifest, config). A layout is a folder with
 ``oci-layout``, ``index.json`` and ``blobs/sha256/<hex>``; every blob is named by the sha256 of its bytes.
@@ -6,20 +6,21 @@ Formats: OCI image specification 1.1 (image-layout, image-index, manifest, confi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from orbit.core.console import Progress, Silent
-from orbit.core.files import link_or_copy, remove_tree, replace_folder, sha256_file, sync_folder
+from orbit.core.console import BYTES, Progress, Silent
+from orbit.core.files import sha256_file
 from orbit.core.records import Record
-from orbit.errors import CheckFailed, InputError
-from orbit.image.blob import CODEC_OF, MEDIA_TYPE, Codec, LayerBlob
+from orbit.errors import CommandFailed, InputError
+from orbit.image.blob import CODEC_OF, Codec
+from orbit.image.damage import CONTENT, MISSING, DamagedImage
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
@@ -38,6 +39,10 @@ DOCUMENT_BYTES_MAX = 4 << 20
 """Far more than any document of an image has; nothing larger is read into memory."""
 AGAIN = "make the image again: orbit image build"
 ONE_IMAGE = "give a layout with one OCI image (`skopeo copy --format oci` makes one)"
+UNPACK = (
+    "make a layout of the archive: `mkdir DIR && tar -xf FILE -C DIR` for an OCI archive, `skopeo copy "
+    "docker-archive:FILE oci:DIR` for one of `docker save`"
+)
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -121,14 +126,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[History, ...] = ()
 
 
-class NamedLayer(Record, frozen=True, kw_only=True):
-    """A written layer with its name and the blob's file."""
-
-    name: str
-    blob: LayerBlob
-    path: Path
-
-
 class ImageLayer(Record, frozen=True, kw_only=True):
     """One layer of a layout that was read."""
 
@@ -158,96 +155,16 @@ class Layout(Record, frozen=True, kw_only=True):
     layers: tuple[ImageLayer, ...]
 
     def blob(self, layer: ImageLayer) -> Path:
-        """The file of a layer; :class:`CheckFailed` when it is missing or has not its size. Its content is not read."""
+        """The file of a layer; :class:`DamagedImage` when it is missing or of another size. Its content is not read."""
         file = _blob_file(self.path, layer.digest)
         if not file.is_file() or file.stat().st_size != layer.size:
-            raise _damaged(file, layer)
+            raise DamagedImage(self.path, layer.digest, MISSING, layer=layer.name)
         return file
 
 
 def encode(document: msgspec.Struct) -> bytes:
     """The bytes of a document: sorted keys, no spaces, so that equal documents have equal digests."""
     return msgspec.json.encode(document, order="sorted")
-
-
-def image_documents(
-    layers: Sequence[NamedLayer], run: RunConfig, annotations: Mapping[str, str]
-) -> tuple[bytes, bytes]:
-    """(manifest, config) of an image of these layers."""
-    config = Config(
-        config=run,
-        rootfs=RootFs(diff_ids=tuple(layer.blob.diff_id for layer in layers)),
-        history=tuple(History(created=CREATED, created_by=f"orbit: {layer.name}") for layer in layers),
-    )
-    config_bytes = encode(config)
-    manifest = Manifest(
-        config=_descriptor(CONFIG_TYPE, config_bytes),
-        layers=tuple(
-            Descriptor(
-                media_type=MEDIA_TYPE[layer.blob.codec],
-                digest=layer.blob.digest,
-                size=layer.blob.size,
-                annotations={
-                    NAME_KEY: layer.name,
-                    TAR_BYTES_KEY: str(layer.blob.tar_bytes),
-                    FILES_KEY: str(layer.blob.files),
-                },
-            )
-            for layer in layers
-        ),
-        annotations=dict(annotations),
-    )
-    return encode(manifest), config_bytes
-
-
-def _descriptor(media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    return Descriptor(media_type=media_type, digest=digest, size=len(data), annotations=dict(annotations or {}))
-
-
-def write_layout(out: Path, layers: Sequence[NamedLayer], manifest: bytes, config: bytes, *, ref: str) -> str:
-    """Make ``out`` the layout of this image and return the manifest's digest.
-
-    Layer blobs become hard links to where they lie (copies on another file system). ``out`` changes in one step: a
-    killed run leaves the old layout or the new one. Raises :class:`InputError` when ``out`` holds something else.
-    """
-    if out.exists() and not (out / "oci-layout").is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: exists and is not an OCI layout", fix="choose another place, or remove it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in out.parent.glob(f".{out.name}.*.partial*"):
-        if not _maker_runs(leftover.name.removeprefix(f".{out.name}.")):
-            remove_tree(leftover)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    blobs = partial / "blobs" / "sha256"
-    try:
-        blobs.mkdir(parents=True)
-        for layer in layers:
-            link_or_copy(layer.path, blobs / layer.blob.digest.removeprefix("sha256:"))
-        described = _descriptor(MANIFEST_TYPE, manifest, {REF_KEY: ref})
-        for data in (manifest, config):
-            _write(blobs / hashlib.sha256(data).hexdigest(), data)
-        _write(partial / "index.json", encode(Index(manifests=(described,))))
-        _write(partial / "oci-layout", encode(Marker(image_layout_version=LAYOUT_VERSION)))
-        sync_folder(blobs)
-        sync_folder(partial)
-        replace_folder(partial, out)
-    except BaseException:
-        remove_tree(partial)
-        raise
-    return described.digest
-
-
-def _maker_runs(name: str) -> bool:
-    """Whether the process whose number leads ``name`` runs and is another one: it may be writing the same layout."""
-    maker = name.partition(".")[0]
-    return maker.isdigit() and int(maker) != os.getpid() and os.path.exists(f"/proc/{maker}")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def read_layout(path: Path) -> Layout:
@@ -257,9 +174,11 @@ def read_layout(path: Path) -> Layout:
     layout; media types, versions, sizes and variables are what the users of the result rely on. Layers are not read:
     see :meth:`Layout.blob` and :func:`verify_layers`.
 
-    Raises :class:`InputError` for what is no layout, or no image that could run, and :class:`CheckFailed` for a
-    document that is damaged or missing.
+    Raises :class:`InputError` for what is no layout, or no image that could run: :class:`DamagedImage` for a document
+    that is damaged or missing.
     """
+    if path.is_file():
+        raise InputError(f"{path}: a file, and this command needs an OCI layout, which is a folder", fix=UNPACK)
     mark, top = path / "oci-layout", path / "index.json"
     if not mark.is_file() or not top.is_file():
         raise InputError(
@@ -295,13 +214,6 @@ def _blob_file(path: Path, digest: str) -> Path:
     return path / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
-def _damaged(file: Path, layer: ImageLayer) -> CheckFailed:
-    return CheckFailed(
-        f"{file}: layer {layer.name} is damaged or missing",
-        fix="remove the layout and the cached layer, then build the image again",
-    )
-
-
 def _read(file: Path) -> bytes:
     if file.stat().st_size > DOCUMENT_BYTES_MAX:
         raise InputError(f"{file}: larger than {DOCUMENT_BYTES_MAX} bytes", fix="not a document of an OCI image")
@@ -314,12 +226,12 @@ def _document(path: Path, where: Path, item: Descriptor, media_type: str) -> tup
     _check_digest(where, item.digest)
     file = _blob_file(path, item.digest)
     if not file.is_file():
-        raise CheckFailed(f"{file}: missing, and named by {where}", fix=AGAIN)
+        raise DamagedImage(path, item.digest, f"it is missing, and named by {where.name}")
     data = _read(file)
     if hashlib.sha256(data).hexdigest() != item.hex:
-        raise CheckFailed(f"{file}: its content is not what its name says", fix=AGAIN)
+        raise DamagedImage(path, item.digest, CONTENT)
     if len(data) != item.size:
-        raise CheckFailed(f"{file}: {len(data)} bytes, and {item.size} by {where}", fix=AGAIN)
+        raise DamagedImage(path, item.digest, f"{len(data)} bytes, and {item.size} by {where.name}")
     return file, data
 
 
@@ -397,14 +309,25 @@ def _count(text: str) -> int | None:
     return int(text) if COUNT.fullmatch(text) else None
 
 
+@contextlib.contextmanager
+def blaming(layout: Layout, progress: Progress) -> Iterator[None]:
+    """For a program that reads the layout by itself: when it fails, :class:`DamagedImage` if the layout is why."""
+    try:
+        yield
+    except CommandFailed:
+        progress.step("it failed: is a layer damaged?")
+        verify_layers(layout, progress=progress)
+        raise
+
+
 def verify_layers(layout: Layout, *, progress: Progress | None = None) -> None:
-    """Compare the sha256 of every layer blob with its name; raises :class:`CheckFailed` for the first that differs."""
-    told: Callable[[str, int, int], None] = (progress or Silent()).advance
+    """Compare the sha256 of every layer blob with its name; raises :class:`DamagedImage` for the first that differs."""
+    told: Callable[[str, int, int, str], None] = (progress or Silent()).advance
     total = sum(layer.size for layer in layout.layers)
     done = 0
     for layer in layout.layers:
         file = layout.blob(layer)
         if f"sha256:{sha256_file(file)}" != layer.digest:
-            raise _damaged(file, layer)
+            raise DamagedImage(layout.path, layer.digest, layer=layer.name)
         done += layer.size
-        told("checking layers", done, total)
+        told("checking layers", done, total, BYTES)

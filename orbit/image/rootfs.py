@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.core.files import remove_tree, require_free
 from orbit.core.records import Record, dump_json, load_json
@@ -43,8 +44,8 @@ class RootTree(Record, frozen=True, kw_only=True):
 def unpack_image(image: Layout, store: Store, *, progress: Progress) -> RootTree:
     """The root tree of ``image``, from the store when it was unpacked before.
 
-    Raises :class:`InputError` for an unsafe member (see :mod:`orbit.image.rootfs_layer`), :class:`CheckFailed` for a
-    damaged or missing layer and :class:`RefusedError` when the disk is too small.
+    Raises :class:`InputError` for an unsafe member (see :mod:`orbit.image.rootfs_layer`), :class:`DamagedImage` for
+    a damaged or missing layer and :class:`RefusedError` when the disk is too small.
     """
     entries = [_layer(image, index, store, progress) for index in range(len(image.layers))]
     trees = [load_json(entry.path / LAYER_FILE, LayerTree) for entry in entries]
@@ -76,7 +77,7 @@ def _layer(image: Layout, index: int, store: Store, progress: Progress) -> Entry
         blob = image.blob(layer)
         unpacked = layer.size * EXPANSION if layer.tar_bytes is None else layer.tar_bytes
         require_free(store.root, unpacked, f"unpacking layer {index + 1} of {len(image.layers)}")
-        progress.step(f"rootfs: unpacking layer {index + 1} of {len(image.layers)} ({layer.size / 1e6:.0f} MB)")
+        progress.step(f"rootfs: unpacking layer {index + 1} of {len(image.layers)} ({format_bytes(layer.size)})")
         tree = unpack_layer(blob, layer, place / TREE, as_root=as_root)
         dump_json(place / LAYER_FILE, tree)
         return {"entries": tree.entries}

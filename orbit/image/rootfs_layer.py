@@ -19,6 +19,7 @@ from orbit.core.files import CHUNK_BYTES
 from orbit.core.records import Record
 from orbit.errors import InputError
 from orbit.image.blob import verified_tar
+from orbit.image.damage import blame
 from orbit.image.oci import ImageLayer
 
 WHITEOUT = ".wh."
@@ -70,7 +71,7 @@ def as_file(chunks: Iterator[bytes]) -> io.BufferedReader:
 def unpack_layer(blob: Path, layer: ImageLayer, dest: Path, *, as_root: bool) -> LayerTree:
     """Unpack ``blob`` into the new folder ``dest``; with ``as_root`` owners are kept, else all belongs to the caller.
 
-    Raises :class:`InputError` for an unsafe member or a broken stream and :class:`CheckFailed` when the stream is not
+    Raises :class:`InputError` for an unsafe member or a broken stream and :class:`DamagedImage` when the stream is not
     the one the layer's diff id names.
     """
     dest.mkdir(mode=0o755)
@@ -81,6 +82,7 @@ def unpack_layer(blob: Path, layer: ImageLayer, dest: Path, *, as_root: bool) ->
             for member in archive:
                 unpacker.add(archive, member)
     except tarfile.TarError as error:
+        blame(blob, layer=layer.name)
         raise InputError(f"{blob}: the layer is no tar stream: {error}", fix="make the image again") from None
     while reader.read(CHUNK_BYTES):
         pass  # what follows the end marker belongs to the digest, which is compared at the very end

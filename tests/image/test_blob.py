@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
 from orbit.image.blob import GZIP_JOB_BYTES, Codec, codec_identity, packer, read_tar, verified_tar, write_blob
+from orbit.image.damage import DamagedImage
 
 # Longer than one compression job, so that several workers really have something to do; half of it compressible.
 DATA = b"".join(random.Random(n).randbytes(1 << 19) + bytes(1 << 19) for n in range(20))
@@ -76,7 +77,7 @@ def test_a_gzip_blob_holds_no_time_and_no_name(tmp_path: Path) -> None:
 def test_another_content_than_promised_is_refused_at_the_end(tmp_path: Path) -> None:
     write_blob([b"x" * 10_000], tmp_path, "zstd", files=1)
     (path,) = tmp_path.iterdir()
-    with pytest.raises(CheckFailed, match="content is not"):
+    with pytest.raises(DamagedImage, match="content is not"):
         list(verified_tar(path, "zstd", "sha256:" + "0" * 64))
 
 
@@ -88,7 +89,7 @@ def test_damage_is_an_error_and_not_other_bytes(tmp_path: Path, codec: Codec) ->
     raw[len(raw) // 3] ^= 0x10  # within a job: bits that fill up a byte between two of gzip's mean nothing
     other = tmp_path / "damaged"
     other.write_bytes(raw)
-    with pytest.raises((InputError, CheckFailed)):
+    with pytest.raises(DamagedImage):
         list(verified_tar(other, codec, blob.diff_id))
 
 

@@ -17,10 +17,11 @@ import pytest
 from msgspec.structs import replace
 
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, RefusedError
+from orbit.errors import RefusedError
 from orbit.image import build, content
 from orbit.image.blob import read_tar
 from orbit.image.build import ImageResult
+from orbit.image.damage import DamagedImage
 from orbit.image.layers import SITE
 from orbit.image.oci import read_layout, verify_layers
 from orbit.profile.model import Layer
@@ -213,7 +214,7 @@ def test_a_base_that_was_damaged_in_the_store_is_refused(
     data[600] ^= 1
     base.tar.write_bytes(data)
     monkeypatch.setattr(build, "make_base", lambda *_args, **_rest: base)
-    with pytest.raises(CheckFailed, match="layer base: what was read is"):
+    with pytest.raises(DamagedImage, match=r"layer base \(sha256:\w+\) is damaged: what was read is"):
         build_small(store)
     assert not (tmp_path / "image").exists()
 

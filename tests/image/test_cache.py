@@ -12,11 +12,11 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.files import sha256_file
 from orbit.core.store import Store
-from orbit.errors import CheckFailed
 from orbit.image import cache
 from orbit.image.blob import write_blob
 from orbit.image.build import ImageResult
 from orbit.image.cache import Request, Stream, obtain_layers, shares
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import read_layout, verify_layers
 from tests.image.conftest import BuildSmall
 
@@ -113,7 +113,7 @@ def test_damage_that_shows_nowhere_is_found_by_reading_when_the_last_time_was_lo
 ) -> None:
     first = build_small(store)
     damage(blob(store, first, "torch"))
-    with pytest.raises(CheckFailed, match="layer torch is damaged"):  # the layout has the same file
+    with pytest.raises(DamagedImage, match=r"layer torch \(sha256:\w+\) is damaged"):  # the layout has the same file
         verify_layers(read_layout(first.layout))
     assert all(layer.reused for layer in build_small(store).layers)
     monkeypatch.setattr(cache, "RECHECK_S", 0)

@@ -13,8 +13,9 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError, MissingError
+from orbit.errors import CheckFailed, MissingError
 from orbit.image import docker
+from orbit.image.damage import DamagedImage
 from orbit.image.docker import archive, find_engine, load_image, require_engine
 from orbit.image.oci import TAR_BYTES_KEY, read_layout
 from tests.image.conftest import BuildSmall
@@ -61,7 +62,7 @@ def test_a_damaged_layer_stops_the_load_before_anything_has_a_name(
         f'echo "$1" >> {log}\ncase "$1" in info) echo "20.10 /nowhere";; image) exit 1;; load) cat > /dev/null;; esac',
     )
     monkeypatch.setenv("ORBIT_DOCKER", str(client))
-    with pytest.raises((CheckFailed, InputError)):
+    with pytest.raises(DamagedImage):
         load_image(result.layout, tag="x:y", progress=Silent())
     assert "tag" not in log.read_text().split()
 
@@ -110,14 +111,14 @@ def test_a_layout_of_another_tool_without_sizes_is_counted(tmp_path: Path, said:
 def test_a_layout_that_says_a_wrong_size_is_not_believed(tmp_path: Path) -> None:
     path = write_image(tmp_path / "layout", [[file("f", b"x")]])
     rewrite(path, manifest=lambda manifest: manifest["layers"][0]["annotations"].update({TAR_BYTES_KEY: "512"}))
-    with pytest.raises(CheckFailed, match="not the 512 bytes"):
+    with pytest.raises(DamagedImage, match="not the 512 bytes"):
         list(archive(read_layout(path), Silent(), tag=None))
 
 
 def test_a_missing_layer_is_told(tmp_path: Path) -> None:
     layout = read_layout(write_image(tmp_path / "layout", [[file("f", b"x")]]))
     layout.blob(layout.layers[0]).unlink()
-    with pytest.raises(CheckFailed, match="layer 0 is damaged or missing"):
+    with pytest.raises(DamagedImage, match=r"layer 0 \(sha256:\w+\) is damaged: it is missing"):
         list(archive(layout, Silent(), tag=None))
 
 

@@ -16,6 +16,7 @@ import pytest
 from orbit.core.console import Silent
 from orbit.errors import CheckFailed, CommandFailed, InputError, MissingError
 from orbit.image import load
+from orbit.image.damage import DamagedImage
 from orbit.image.load import choose_engine, find_engine, full_name, load_into
 from orbit.image.oci import read_layout
 from tests.image.test_foreign import need
@@ -111,6 +112,23 @@ import) /bin/cat > /dev/null;; esac; done"""
         load_into("containerd", layout, tag="x:1", progress=Silent())
 
 
+def test_when_podman_refuses_a_damaged_layer_it_is_named(
+    layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(
+        tmp_path,
+        monkeypatch,
+        "podman",
+        'case "$1" in info) echo 5;; *) echo "Error: trying to reuse" >&2; exit 125;; esac',
+    )
+    with pytest.raises(CommandFailed, match="trying to reuse"):
+        load_into("podman", layout, tag="x:1", progress=Silent())
+    image = read_layout(layout)
+    damage(image.blob(image.layers[1]))
+    with pytest.raises(DamagedImage, match=rf"^{layout}: layer 1 \({image.layers[1].digest}\) is damaged: its content"):
+        load_into("podman", layout, tag="x:1", progress=Silent())
+
+
 def test_an_engine_that_goes_away_is_told(layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     script = (
@@ -144,7 +162,7 @@ def test_podman_takes_the_layout(layout: Path, monkeypatch: pytest.MonkeyPatch, 
         assert one.diff_ids == image.config.rootfs.diff_ids
         damage(image.blob(image.layers[0]))
         subprocess.run([*found[0], "rmi", "-af"], check=True, capture_output=True)
-        with pytest.raises(CommandFailed):
+        with pytest.raises(DamagedImage, match="layer 0 "):
             load_into("podman", layout, tag="orbit-test/load:3", progress=Silent())
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import read_layout
 from orbit.image.rootfs import LAYER_KIND, ROOT_KIND, RootTree, unpack_image
 from tests.writers.tiny_image import Members, file, folder, other, symlink, write_image
@@ -114,11 +115,11 @@ def test_shared_layers_are_unpacked_once_and_old_ones_go(tmp_path: Path, store: 
 def test_a_refused_layer_leaves_nothing_in_the_store(tmp_path: Path, store: Store) -> None:
     with pytest.raises(InputError, match="leads out"):
         unpack(tmp_path, store, [file("good", b"x"), file("../out", b"x")])
-    with pytest.raises(CheckFailed, match="is not sha256:0000"):
+    with pytest.raises(DamagedImage, match="is not sha256:0000"):
         unpack(tmp_path, store, [file("f", b"x")], diff_ids=[f"sha256:{'0' * 64}"])
     layout = read_layout(write_image(tmp_path / "short", [[file("f", b"x")]]))
     layout.blob(layout.layers[0]).write_bytes(b"cut short")
-    with pytest.raises(CheckFailed, match="layer 0 is damaged or missing"):
+    with pytest.raises(DamagedImage, match=r"layer 0 \(sha256:\w+\) is damaged: it is missing"):
         unpack_image(layout, store, progress=Silent())
     assert not list((store.root / "entries").rglob("tree"))
     assert not list((store.root / "tmp").iterdir())

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import read_layout
 from orbit.image.rootfs_layer import HOLE_BYTES, LayerTree, unpack_layer
 from tests.writers.tiny_image import Members, file, folder, other, symlink, write_image
@@ -50,7 +51,7 @@ def test_unsafe_members_are_refused(tmp_path: Path, members: Members, says: str)
 
 
 def test_a_layer_that_is_not_its_diff_id(tmp_path: Path) -> None:
-    with pytest.raises(CheckFailed, match="is not sha256:0000"):
+    with pytest.raises(DamagedImage, match="is not sha256:0000"):
         unpack(tmp_path, [file("f", b"x")], diff_ids=[f"sha256:{'0' * 64}"])
 
 

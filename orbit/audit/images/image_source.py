@@ -26,6 +26,7 @@ from orbit.audit.facts import ImageFacts, printable
 from orbit.audit.images.tar_stream import TarStream, clean
 from orbit.core.files import open_regular
 from orbit.errors import InputError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import DIGEST, DOCUMENT_BYTES_MAX, NAME_KEY, Descriptor
 
 MAX_DEPTH = 4
@@ -225,7 +226,8 @@ def follow(name: str, links: Mapping[str, str]) -> str | None:
 def read_image_ref(archive: Archive, reference: str, architecture: str) -> tuple[ImageRef, str]:
     """(the image in ``archive``, of several platforms the one for linux on ``architecture``; a remark on that choice).
 
-    Raises :class:`InputError` when there is none, when several could be meant, and for documents that are damaged.
+    Raises :class:`InputError` when there is none or several could be meant, :class:`DamagedImage` for documents that
+    are damaged.
     """
     if (top := archive.document("index.json")) is not None:
         return _from_index(archive, top, reference, architecture)
@@ -306,7 +308,7 @@ def _from_saved(archive: Archive, top: bytes, reference: str) -> tuple[ImageRef,
     found = hashlib.sha256(config_bytes).hexdigest()
     stated = HEX_NAME.search(image.config)
     if stated is not None and stated[1] != found:
-        raise InputError(f"{archive.label}: {image.config}: its content is not what its name says", fix=AGAIN)
+        raise DamagedImage(archive.label, f"sha256:{stated[1]}")
     layers = []
     for name in image.layers:
         blob = name.removeprefix("blobs/sha256/")
@@ -366,9 +368,9 @@ def _blob(archive: Archive, item: Descriptor) -> bytes:
     name = _blob_name(archive, item)
     data = archive.document(name)
     if data is None:
-        raise InputError(f"{archive.label}: {name} is missing, and named by the image's documents", fix=AGAIN)
+        raise DamagedImage(archive.label, item.digest, "it is missing, and named by the image's documents")
     if len(data) != item.size or hashlib.sha256(data).hexdigest() != item.hex:
-        raise InputError(f"{archive.label}: {name}: its content is not what its name says", fix=AGAIN)
+        raise DamagedImage(archive.label, item.digest)
     return data
 
 

@@ -16,6 +16,7 @@ from orbit.audit.images.image_source import ImageRef, LayerRef, follow, link_tar
 from orbit.audit.images.layers import LayerFacts, Missing, read_again, read_layer
 from orbit.audit.images.tar_stream import BLOCK, Member, TarStream
 from orbit.errors import InputError, OrbitError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import DOCUMENT_BYTES_MAX
 
 MAX_DOCUMENTS_BYTES = 64 << 20
@@ -53,18 +54,17 @@ class StreamArchive:
         return self.documents.get(found) if found is not None else None
 
     def layer(self, ref: LayerRef) -> Passed:
-        """The layer that was read under that name. Raises :class:`InputError` when it is missing or damaged."""
+        """The layer that was read under that name. Raises :class:`DamagedImage` when it is missing or damaged, and
+        :class:`InputError` when it cannot be read."""
         found = follow(ref.name, self.links)
         passed = self.layers.get(found) if found is not None else None
         if passed is None:
-            raise InputError(f"{self.label}: {ref.name} is missing, and named as a layer", fix="save the image again")
+            raise DamagedImage(self.label, ref.digest or ref.diff_id, "it is missing", layer=ref.title or ref.name)
         if passed.error is not None:
             raise passed.error
         wrong = f"sha256:{passed.digest}" != ref.digest if ref.digest else False
         if wrong or f"sha256:{passed.diff_id}" != ref.diff_id:
-            raise InputError(
-                f"{self.label}: {ref.name}: its content is not what the image says", fix="save the image again"
-            )
+            raise DamagedImage(self.label, ref.digest or ref.diff_id, layer=ref.title or ref.name)
         return passed
 
 

@@ -7,7 +7,9 @@ whole.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import os
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from orbit.audit.facts import printable
 from orbit.audit.images.decompress import MAGIC_BYTES, PIECE_BYTES, codec_of, decompressed
 from orbit.audit.images.image_source import FolderArchive, ImageRef, LayerRef, Place, TarArchive, read_image_ref
 from orbit.audit.images.image_stream import read_stream
@@ -24,9 +27,11 @@ from orbit.audit.images.layer_worker import Request, blob_pieces, read_apart
 from orbit.audit.images.layers import LayerFacts
 from orbit.audit.images.tar_stream import Member, TarStream, clean
 from orbit.core import proc, tools
-from orbit.core.console import Progress
+from orbit.core.amounts import format_bytes
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import open_regular
 from orbit.errors import CommandFailed, InputError
+from orbit.image.damage import MISSING, DamagedImage
 from orbit.image.docker import require_engine
 
 ARCHITECTURE = "amd64"
@@ -38,8 +43,6 @@ ENGINES: dict[str, Callable[[], Path]] = {
 }
 NO_SUCH_IMAGE = ("no such image", "reference does not exist", "image not known", "failed to find image")
 """What docker and podman say of a name they do not know."""
-AGAIN = "get the image again: it was changed or cut short"
-
 type Pieces = Callable[[], Generator[bytes]]
 """Begins a stream from its start."""
 
@@ -73,7 +76,7 @@ class OpenImage:
         self, wanted: Collection[int], memory: LayerCache | None, progress: Progress
     ) -> tuple[dict[int, LayerFacts], frozenset[int]]:
         """(facts of the ``wanted`` layers by number, numbers of those that were remembered). Raises
-        :class:`InputError` for a layer that is not what the image says."""
+        :class:`DamagedImage` for a layer that is not what the image says."""
         if self.stream is not None:
             return {number: self.streamed[number] for number in wanted}, frozenset()
         chosen = sorted(wanted)
@@ -123,8 +126,8 @@ def open_image(spec: str, progress: Progress) -> OpenImage:
     """Open the image that ``spec`` names: a path, or with its kind ``oci:PATH`` and ``docker-archive:PATH``;
     ``docker-daemon:NAME`` and ``podman:NAME`` for an image of an engine.
 
-    Raises :class:`InputError` for what is no image or has damaged documents, and :class:`orbit.errors.MissingError`
-    when the engine is not there.
+    Raises :class:`InputError` for what is no image (:class:`DamagedImage` for one with damaged documents), and
+    :class:`orbit.errors.MissingError` when the engine is not there.
     """
     kind, colon, name = spec.partition(":")
     if colon and kind in ENGINES:
@@ -204,17 +207,15 @@ def _pieces(path: Path) -> Generator[bytes]:
 
 def _place(archive: FolderArchive | TarArchive, ref: LayerRef) -> Place:
     place = archive.place(ref.name)
-    if place is None:
-        raise InputError(f"{archive.label}: {ref.name} is missing, and named as a layer", fix=AGAIN)
-    if ref.size not in (-1, place.size):
-        raise InputError(f"{archive.label}: {ref.name}: {place.size} bytes and not {ref.size}", fix=AGAIN)
+    if place is None or ref.size not in (-1, place.size):
+        raise DamagedImage(archive.label, ref.digest or ref.diff_id, MISSING, layer=printable(ref.title or ref.name))
     return place
 
 
 def read_layers(
     refs: Sequence[LayerRef], places: Sequence[Place], memory: LayerCache | None, progress: Progress
 ) -> tuple[list[LayerFacts], frozenset[int]]:
-    """(facts of the layers, lowest first; numbers of those taken from ``memory``). Raises :class:`InputError`."""
+    """(facts of the layers, lowest first; numbers of those taken from ``memory``). Raises as :func:`_read`."""
     found: dict[int, LayerFacts] = {}
     if memory is not None:
         for number, (ref, place) in enumerate(zip(refs, places, strict=True)):
@@ -224,7 +225,7 @@ def read_layers(
     remembered = frozenset(found)
     missing = sorted(set(range(len(refs))) - remembered, key=lambda number: -places[number].size)
     total = sum(places[number].size for number in missing)
-    progress.step(f"reading {len(missing)} layers ({total / 1e9:.2f} GB), {len(remembered)} remembered")
+    progress.step(f"reading {len(missing)} layers ({format_bytes(total)}), {len(remembered)} remembered")
     done = 0
     processors = max(1, len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(processors) as pool:
@@ -236,7 +237,7 @@ def read_layers(
             for task in as_completed(tasks):
                 found[tasks[task]] = task.result()
                 done += places[tasks[task]].size
-                progress.advance("reading layers", done, total)
+                progress.advance("reading layers", done, total, BYTES)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -250,12 +251,18 @@ def _recall(ref: LayerRef, place: Place, memory: LayerCache) -> LayerFacts | Non
 
 
 def _read(ref: LayerRef, place: Place, memory: LayerCache | None, threads: bool) -> LayerFacts:
-    """Read one layer, compare it with its digest, remember it."""
+    """Read one layer, compare it with its digest, remember it. Raises :class:`DamagedImage`, and :class:`InputError`
+    for what is no layer although its digest is right."""
     path, label = os.fsencode(place.path), f"layer {ref.name}"
     request = Request(path, place.offset, place.size, label, not ref.digest, threads)
-    reply = read_apart(request)
+    try:
+        reply = read_apart(request)
+    except InputError:
+        if ref.digest and _digest(place) != ref.digest:
+            raise _damaged(ref, place) from None
+        raise
     if reply.facts is None or not _is_named(ref, reply.digest, reply.codec):
-        raise InputError(f"{place.path}: layer {ref.name}: its content is not what the image says", fix=AGAIN)
+        raise _damaged(ref, place)
     if memory is not None:
         try:
             memory.save(reply.digest, reply.facts)
@@ -263,6 +270,21 @@ def _read(ref: LayerRef, place: Place, memory: LayerCache | None, threads: bool)
         except (OSError, UnicodeEncodeError):
             pass  # the cache only saves time
     return reply.facts
+
+
+def _damaged(ref: LayerRef, place: Place) -> DamagedImage:
+    layout = place.path.parents[2] if place.path.parent.name == "sha256" else place.path
+    return DamagedImage(layout, ref.digest or ref.diff_id, layer=printable(ref.title or ref.name))
+
+
+def _digest(place: Place) -> str:
+    """``sha256:`` of a part of a file, as far as it goes."""
+    state = hashlib.sha256()
+    with contextlib.suppress(InputError), open_regular(place.path) as file:
+        request = Request(os.fsencode(place.path), place.offset, place.size, "the layer", unpacked=False)
+        for piece in blob_pieces(file.fileno(), request):
+            state.update(piece)
+    return f"sha256:{state.hexdigest()}"
 
 
 def _is_named(ref: LayerRef, digest: str, codec: str) -> bool:

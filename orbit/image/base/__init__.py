@@ -15,12 +15,13 @@ from orbit.core.files import CHUNK_BYTES
 from orbit.core.records import Record, dump_json, load_json
 from orbit.core.store import Store
 from orbit.image.base.definition import ARCHITECTURE, BaseDefinition, load_base
-from orbit.image.base.fetch import find_places, obtain_packages
+from orbit.image.base.fetch import find_places, obtain_packages, require_places
 from orbit.image.base.lock import BaseLock, read_base_lock
 from orbit.image.base.make import Contents, make_root
 from orbit.image.base.pinned import named_layers, obtain_image
 from orbit.image.base.root import DebianPackage
-from orbit.image.oci import Layout, NamedLayer
+from orbit.image.layout_writer import NamedLayer
+from orbit.image.oci import Layout
 from orbit.image.registry.pull import pull_layout
 from orbit.image.tar import EPOCH_S
 
@@ -78,6 +79,17 @@ def make_base(name: str, store: Store, *, progress: Progress) -> Base:
         packages=contents.packages,
         reused=entry.reused,
     )
+
+
+def require_base(name: str, store: Store) -> None:
+    """Raise :class:`MissingError` when the base of that name is not in the store and its packages cannot be had; for
+    whoever does something long before :func:`make_base`."""
+    definition = load_base(name)
+    if definition.image:
+        return
+    lock = read_base_lock(name, definition)
+    if store.find(KIND, base_inputs(definition, lock)) is None:
+        require_places(lock, store, find_places(definition), name=name)
 
 
 def _image_base(definition: BaseDefinition, store: Store, progress: Progress) -> Base:

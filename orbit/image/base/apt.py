@@ -81,14 +81,24 @@ def host_repositories(definition: BaseDefinition) -> tuple[Repository, ...]:
     return tuple(found)
 
 
+def host_name() -> str:
+    """What this machine's system calls itself; empty when it does not say."""
+    return _release().get("PRETTY_NAME", "")
+
+
 def _host_codename() -> str:
     """The code name of a host that is Debian itself, else empty."""
+    said = _release()
+    return said.get("VERSION_CODENAME", "") if said.get("ID") == "debian" else ""
+
+
+def _release() -> dict[str, str]:
+    """What os-release(5) says."""
     try:
         text = read_file(OS_RELEASE, RELEASE_MAX_BYTES).decode(errors="replace")
     except (FileNotFoundError, InputError):
-        return ""
-    said = {key: value.strip("\"'") for key, _, value in (line.partition("=") for line in text.splitlines())}
-    return said.get("VERSION_CODENAME", "") if said.get("ID") == "debian" else ""
+        return {}
+    return {key: value.strip("\"'") for key, _, value in (line.partition("=") for line in text.splitlines())}
 
 
 def download(files: Sequence[tuple[str, Path]]) -> str:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orbit.core.console import Progress
+from orbit.core.amounts import format_bytes
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import require_free, sha256_file
 from orbit.core.store import Store
 from orbit.errors import MissingError
-from orbit.image.base.apt import host_repositories
+from orbit.image.base.apt import host_name, host_repositories
 from orbit.image.base.definition import BaseDefinition
 from orbit.image.base.lock import REFRESH, BaseLock, LockedPackage
 from orbit.image.base.places import VARIABLE, Folder, HostArchive, Mirrors, Place, arrival, mirrors, wrong
@@ -70,7 +71,7 @@ class _Meter:
         """One more."""
         with self.lock:
             self.done += package.size
-            self.progress.advance("base: packages (MB)", self.done // 1_000_000, self.total // 1_000_000)
+            self.progress.advance("base: fetching packages", self.done, self.total, BYTES)
 
 
 def obtain_packages(
@@ -88,7 +89,7 @@ def obtain_packages(
     if missing:
         size = sum(package.size for package in missing)
         require_free(folder, 2 * size, "fetching the base's packages")
-        progress.step(f"base: getting {len(missing)} of {len(lock.packages)} packages, {size / 1e6:.0f} MB")
+        progress.step(f"base: getting {len(missing)} of {len(lock.packages)} packages, {format_bytes(size)}")
     meter = _Meter(missing, progress)
     for place in places:
         if not missing:
@@ -106,6 +107,22 @@ def obtain_packages(
     if missing:
         raise _not_to_be_had(missing, problems, places, name)
     return found
+
+
+def require_places(lock: BaseLock, store: Store, places: Sequence[Place], *, name: str = "base") -> None:
+    """Raise :class:`MissingError` when packages are missing and no archive could have them: nothing is asked, and what
+    takes an hour need not be done before that is known."""
+    if any(isinstance(place, Mirrors | HostArchive) for place in places):
+        return
+    folders = [place for place in places if isinstance(place, Folder)]
+    missing = [
+        package
+        for package in lock.packages
+        if not stored(package, store) and not any(folder.find(package) for folder in folders)
+    ]
+    if missing:
+        problems = {package.deb: [f"{folder.name}: not there" for folder in folders] for package in missing}
+        raise _not_to_be_had(missing, problems, places, name)
 
 
 def _keep(package: LockedPackage, path: Path, store: Store) -> Path:
@@ -134,14 +151,21 @@ def _not_to_be_had(
         lines.append(f"  {package.file}  sha256 {package.sha256}")
         lines += [f"      {problem}" for problem in dict.fromkeys(problems[package.deb]) if problem not in common]
     lines += [f"  all of them: {problem}" for problem in sorted(common)]
-    if not places:
-        lines.append(f"  sought in the store alone: {FOLDERS} and {VARIABLE} are not set, and apt has no such archive")
+    if not any(isinstance(place, Mirrors | HostArchive) for place in places):
+        lines.append(f"  {no_place()}")
     return MissingError(
         "\n".join(lines),
         fix=f"put these files into a folder that {FOLDERS} names (`orbit image base export` makes one where there is "
         f"a network), or name a mirror that has them in {VARIABLE} (a snapshot of {newest(missing)});\n"
         f"  or, if Debian has replaced them: `{REFRESH}` changes containers/{name}.lock to what the archive has today",
     )
+
+
+def no_place() -> str:
+    """Why no archive was asked, in a sentence with what to do about it."""
+    host = host_name()
+    here = f"this machine's apt knows no Debian archive{f' (it is {host})' if host else ''}"
+    return f'{here}: name mirrors of Debian, {VARIABLE}="http://HOST/debian http://HOST/debian-security"'
 
 
 def newest(packages: Sequence[LockedPackage]) -> str:

@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.core.files import CHUNK_BYTES, remove_tree, require_free, sha256_file
 from orbit.core.records import Record, dump_json, load_json
 from orbit.core.store import Entry, Store
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
 from orbit.image.base.control import paragraphs
 from orbit.image.base.definition import ARCHITECTURE, PINNED
 from orbit.image.base.root import DebianPackage, package_of, read_status
 from orbit.image.blob import LayerBlob, verified_tar
-from orbit.image.oci import ImageLayer, Layout, NamedLayer, read_layout
+from orbit.image.damage import DamagedImage
+from orbit.image.layout_writer import NamedLayer
+from orbit.image.oci import ImageLayer, Layout, read_layout
 from orbit.image.rootfs_layer import OPAQUE, WHITEOUT, as_file
 
 FORMAT = 1
@@ -47,7 +50,7 @@ def obtain_image(reference: str, store: Store, progress: Progress, pull: Pull) -
     """The image of ``NAME@sha256:...`` or ``oci:FOLDER@sha256:...``: from the store, or got and verified.
 
     Only the digest decides; where the image was is not part of it. Raises :class:`InputError` for another image, or
-    one for other machines, :class:`CheckFailed` for a damaged layer, and whatever ``pull`` raises.
+    one for other machines, :class:`DamagedImage` for a damaged layer, and whatever ``pull`` raises.
     """
     match = PINNED.fullmatch(reference)
     if match is None:
@@ -109,16 +112,14 @@ def _take(layout: Layout, digest: str, place: Path, progress: Progress) -> Pinne
     """
     size = sum(layer.size for layer in layout.layers)
     require_free(place, size, "the base image")
-    progress.step(f"base: {len(layout.layers)} layers, {size / 1e6:.0f} MB")
+    progress.step(f"base: {len(layout.layers)} layers, {format_bytes(size)}")
     database: dict[str, str] = {}
     blobs = []
     for layer in layout.layers:
         target = place / layer.digest.removeprefix("sha256:")
         shutil.copyfile(layout.blob(layer), target)
         if f"sha256:{sha256_file(target)}" != layer.digest:
-            raise CheckFailed(
-                f"{layout.path}: layer {layer.digest} is damaged", fix="copy the image again, or get it from elsewhere"
-            )
+            raise DamagedImage(layout.path, layer.digest, layer=layer.name)
         target.chmod(0o444)
         with open(target, "rb") as file:
             os.fsync(file.fileno())

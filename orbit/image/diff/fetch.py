@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from orbit.audit.images.opened import Found, OpenImage
 from orbit.audit.images.overlay import Source
+from orbit.core.files import naming
 
 WAITING_BYTES = 4 << 30
 """On disk, of both sides together."""
@@ -53,7 +54,7 @@ class _Side:
             return None
         source = found.layer, found.number
         path = self.folder / f"{found.layer}-{found.number}"
-        with open(path, "wb") as file:
+        with naming(path), open(path, "wb") as file:
             file.writelines(found.content)
         self.files[source], self.sizes[source] = path, found.member.size
         return source

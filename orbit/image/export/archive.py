@@ -9,9 +9,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from orbit.core.console import Progress
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import read_file
-from orbit.errors import CheckFailed
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import (
     DOCUMENT_BYTES_MAX,
     LAYOUT_VERSION,
@@ -28,7 +28,7 @@ from orbit.image.tar import BLOCK, CHUNK_BYTES, Member, content, folder, header,
 def oci_archive(layout: Layout, annotations: Mapping[str, str], progress: Progress) -> Iterator[bytes]:
     """The layout as a tar stream; ``annotations`` are those of its only image in ``index.json``.
 
-    The bytes depend on the image and the annotations alone. Raises :class:`CheckFailed` for a damaged blob, before the
+    The bytes depend on the image and the annotations alone. Raises :class:`DamagedImage` for a damaged blob, before the
     end of the stream.
     """
     manifest = read_file(layout.path / "blobs" / "sha256" / layout.digest.removeprefix("sha256:"), DOCUMENT_BYTES_MAX)
@@ -43,12 +43,12 @@ def oci_archive(layout: Layout, annotations: Mapping[str, str], progress: Progre
     for digest in sorted({*small, *files}):
         name = f"blobs/sha256/{digest.removeprefix('sha256:')}"
         if digest in small:
-            yield from _member(content(name, small[digest]), digest)
+            yield from _member(layout, content(name, small[digest]), digest)
             continue
         size = files[digest].stat().st_size
-        yield from _member(Member(name, "file", 0o644, size=size, source=files[digest]), digest)
+        yield from _member(layout, Member(name, "file", 0o644, size=size, source=files[digest]), digest)
         done += size
-        progress.advance("writing layers, bytes", done, total)
+        progress.advance("writing layers", done, total, BYTES)
     yield from tar_chunks(
         [
             content("index.json", encode(Index(manifests=(described,)))),
@@ -57,7 +57,7 @@ def oci_archive(layout: Layout, annotations: Mapping[str, str], progress: Progre
     )
 
 
-def _member(member: Member, digest: str) -> Iterator[bytes]:
+def _member(layout: Layout, member: Member, digest: str) -> Iterator[bytes]:
     """A blob with its header, compared with its digest."""
     found, left = hashlib.sha256(), member.size
     yield header(member)
@@ -66,7 +66,7 @@ def _member(member: Member, digest: str) -> Iterator[bytes]:
         left -= len(piece)
         yield piece
     if left or f"sha256:{found.hexdigest()}" != digest:
-        raise CheckFailed(f"{digest}: the blob is damaged", fix="remove the layout, then build the image again")
+        raise DamagedImage(layout.path, digest)
     yield bytes(-member.size % BLOCK)
 
 

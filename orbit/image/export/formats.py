@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orbit.core.console import Progress
-from orbit.core.files import require_free, sha256_file, sync_folder
+from orbit.core.files import naming, require_free, sha256_file, sync_folder
 from orbit.core.records import Record
 from orbit.errors import InputError
 from orbit.image.docker import archive, tar_sizes
@@ -79,8 +79,8 @@ def export_image(path: Path, form: Format, out: Path, *, progress: Progress, nam
     """Write the image of the layout at ``path`` as ``out``, under ``name`` where the format has names.
 
     ``out`` is replaced in one step at the end. Raises :class:`InputError` for what is no layout or for a place that is
-    no file, :class:`MissingError` when the format's tool is not there, :class:`CheckFailed` for a damaged layer and
-    :class:`RefusedError` when the disk is too small.
+    no file, :class:`MissingError` when the format's tool is not there, :class:`DamagedImage` for a damaged layer
+    and :class:`RefusedError` when the disk is too small.
     """
     image, name, tool = plan_export(path, form, out, name)
     packed = sum(layer.size for layer in image.layers)
@@ -90,11 +90,11 @@ def export_image(path: Path, form: Format, out: Path, *, progress: Progress, nam
     progress.step(f"{form} of {image.digest[:19]}")
     with _beside(out) as partial:
         if form == "oci-archive":
-            found = _write(partial, oci_archive(image, {REF_KEY: name}, progress))
+            found = _write(partial, oci_archive(image, {REF_KEY: name}, progress), out)
         elif form == "docker-archive":
-            found = _write(partial, archive(image, progress, tag=name, sizes=sizes))
+            found = _write(partial, archive(image, progress, tag=name, sizes=sizes), out)
         else:
-            write_squashfs(image, partial, progress) if form == "squashfs" else write_sif(image, partial)
+            write_squashfs(image, partial, progress) if form == "squashfs" else write_sif(image, partial, progress)
             found = sha256_file(partial)
         size = partial.stat().st_size
     return ExportResult(
@@ -129,10 +129,10 @@ def _beside(out: Path) -> Iterator[Path]:
     sync_folder(out.absolute().parent)
 
 
-def _write(partial: Path, chunks: Iterable[bytes]) -> str:
-    """Write the stream; gives its sha256."""
+def _write(partial: Path, chunks: Iterable[bytes], out: Path) -> str:
+    """Write the stream that will be ``out``; gives its sha256."""
     digest = hashlib.sha256()
-    with open(partial, "xb") as file:
+    with naming(out), open(partial, "xb") as file:
         for chunk in chunks:
             digest.update(chunk)
             file.write(chunk)

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NoReturn
 
-from orbit.core.console import Progress
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import CHUNK_BYTES
 from orbit.errors import InputError
 from orbit.image.blob import verified_tar
+from orbit.image.damage import blame
 from orbit.image.oci import ImageLayer, Layout
 from orbit.image.rootfs_layer import FIX, OPAQUE, WHITEOUT, as_file
 from orbit.image.tar import BLOCK, EPOCH_S
@@ -77,7 +78,7 @@ def parents(name: str) -> Iterator[str]:
 def merged_tar(image: Layout, progress: Progress) -> Iterator[bytes]:
     """The tar stream of the image's tree, every layer compared with its digest.
 
-    Raises :class:`InputError` for members no tree can have and :class:`CheckFailed` for a damaged layer, both before
+    Raises :class:`InputError` for members no tree can have and :class:`DamagedImage` for a damaged layer, both before
     the end of the stream.
     """
     above = _Above()
@@ -87,7 +88,7 @@ def merged_tar(image: Layout, progress: Progress) -> Iterator[bytes]:
         yield from _layer(image, layer, above, seen)
         above.add(seen)
         done += layer.size
-        progress.advance("joining layers, bytes", done, total)
+        progress.advance("joining layers", done, total, BYTES)
     for name in sorted(above.needed - above.explicit - {""}):
         yield _header(_plain_folder(name))
     yield bytes(2 * BLOCK)
@@ -103,9 +104,10 @@ def _layer(image: Layout, layer: ImageLayer, above: _Above, seen: _Seen) -> Iter
         if not name:
             continue
         _check(member, name, seen, layer)
+        # the folders above a file that is gone stay, as they do where layers are unpacked
+        above.needed.update(folder for folder in parents(name) if above.shows(folder, folder=True))
         if not above.shows(name, folder=member.isdir()):
             continue
-        above.needed.update(parents(name))
         if member.isdir():
             if name not in above.explicit:
                 above.explicit.add(name)
@@ -143,6 +145,7 @@ def _members(image: Layout, layer: ImageLayer) -> Iterator[tuple[tarfile.TarFile
                 # tarfile remembers all; a hundred thousand of them are a hundred megabytes
                 archive.members.clear()  # type: ignore[attr-defined]
     except tarfile.TarError as error:
+        blame(blob, layer=layer.name)
         raise InputError(f"{blob}: the layer is no tar stream: {error}", fix="make the image again") from None
     while reader.read(CHUNK_BYTES):
         pass  # what follows the end marker belongs to the digest, which is compared at the very end

@@ -9,8 +9,9 @@ import shutil
 from pathlib import Path
 
 from orbit.core import proc
+from orbit.core.console import Progress
 from orbit.errors import InputError, MissingError
-from orbit.image.oci import Layout
+from orbit.image.oci import Layout, blaming
 
 PROGRAMS = ("apptainer", "singularity")
 INSTALL = (
@@ -29,10 +30,12 @@ def find_apptainer() -> tuple[Path, str]:
     return Path(found), done.stdout.decode(errors="replace").strip()
 
 
-def write_sif(image: Layout, out: Path) -> str:
-    """Make ``out``, a new file; gives the tool's name and version. Raises :class:`MissingError` without it."""
+def write_sif(image: Layout, out: Path, progress: Progress) -> str:
+    """Make ``out``, a new file; gives the tool's name and version. Raises :class:`MissingError` without it, and
+    :class:`DamagedImage` for a damaged layer."""
     program, version = find_apptainer()
     if ":" in str(image.path):
         raise InputError(f"{image.path}: Apptainer takes no layout with a colon in its path", fix="move the layout")
-    proc.run([program, "build", out, f"oci:{image.path.absolute()}"], doing=f"{version}: build")
+    with blaming(image, progress):
+        proc.run([program, "build", out, f"oci:{image.path.absolute()}"], doing=f"{version}: build")
     return version

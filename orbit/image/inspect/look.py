@@ -14,7 +14,7 @@ from orbit.audit.images.layer_cache import LayerCache
 from orbit.audit.images.opened import FILES, OpenImage, open_image
 from orbit.audit.run import without_collector
 from orbit.core.console import Progress
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
 from orbit.image.blob import CODEC_OF
 from orbit.image.inspect.kinds import targets_of
 from orbit.image.inspect.pull import Measure, PullCache, measure_blobs
@@ -44,7 +44,8 @@ def look(
     ``profile``: whose targets decide which device code is used; None: what the image's labels say. With ``cache`` (a
     folder) layers that were read before are not read again. ``brief``: documents only. ``verify``: read every byte.
 
-    Raises :class:`InputError` for what is no image, and :class:`CheckFailed` for one with a damaged layer.
+    Raises :class:`InputError` for what is no image, that of a damaged layer is
+    :class:`orbit.image.damage.DamagedImage`.
     """
     opened = open_image(spec, progress)
     if opened.remark:
@@ -62,7 +63,7 @@ def look(
 
 
 def _verify(opened: OpenImage, progress: Progress) -> None:
-    """Read every byte of every layer; :class:`CheckFailed` when one is not what its digest says."""
+    """Read every byte of every layer; :class:`InputError` when one is not what its digest says."""
     if opened.stream is not None:
         return  # it was read and compared as it went by
     kind, colon, name = opened.spec.partition(":")
@@ -74,10 +75,7 @@ def _verify(opened: OpenImage, progress: Progress) -> None:
     if layout is not None:
         verify_layers(layout, progress=progress)
         return
-    try:
-        opened.facts(range(len(opened.ref.layers)), None, progress)
-    except InputError as error:
-        raise CheckFailed(error.what, fix=error.fix) from None
+    opened.facts(range(len(opened.ref.layers)), None, progress)
 
 
 def layer_rows(opened: OpenImage) -> tuple[LayerRow, ...]:

@@ -27,7 +27,7 @@ from orbit.audit.images.decompress import MAGIC_BYTES, SKIPPABLE, codec_of
 from orbit.audit.images.image_source import Place
 from orbit.audit.images.tar_stream import BLOCK, TarStream
 from orbit.audit.installed.fact_cache import read_checked, write_checked
-from orbit.core.console import Progress
+from orbit.core.console import BYTES, Progress
 from orbit.core.files import remove_tree
 from orbit.errors import InputError
 
@@ -310,7 +310,7 @@ def measure_blobs(
         jobs = pool.map(lambda blob: map_blob(_pieces(blob[0]), f"layer {blob[1][:12]}"), missing)
         for (place, digest), found in zip(missing, jobs, strict=True):
             done += place.size
-            progress.advance("measuring layers", done, total)
+            progress.advance("measuring layers", done, total, BYTES)
             fresh.append(found)
             if memory is not None:
                 with contextlib.suppress(OSError):  # the cache only saves time

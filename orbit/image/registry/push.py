@@ -7,10 +7,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
 from orbit.core.files import read_file
 from orbit.core.records import Record
 from orbit.errors import CheckFailed, InputError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import DOCUMENT_BYTES_MAX, MANIFEST_TYPE, Layout, read_layout
 from orbit.image.registry.documents import fetch_manifest
 from orbit.image.registry.reference import Reference
@@ -63,7 +65,8 @@ def push(
 
     Raises :class:`InputError` for what is no layout or another digest than the reference names, :class:`MissingError`
     when the registry cannot be reached or stays busy, :class:`RefusedError` when access is denied, and
-    :class:`CheckFailed` when a blob is damaged here or arrives as something else. Nothing has the tag then; blobs that
+    :class:`DamagedImage` for a blob that is damaged here and :class:`CheckFailed` for one that arrives as something
+    else. Nothing has the tag then; blobs that
     arrived stay and are not sent again by the next push.
     """
     image = _image(layout, reference)
@@ -71,7 +74,7 @@ def push(
     with Registry(reference, plain_http=plain_http, patience=patience, progress=progress) as registry:
         missing = _missing(registry, items)
         total = sum(item.size for item in missing)
-        progress.step(f"{reference}: {len(missing)} of {len(items)} blobs to send, {total / 1e6:.1f} MB")
+        progress.step(f"{reference}: {len(missing)} of {len(items)} blobs to send, {format_bytes(total)}")
         meter = Meter(progress, "pushing", total)
         uploads = [
             Upload(registry, item, meter, source=(sources or {}).get(item.digest, ""), chunk_bytes=chunk_bytes)
@@ -89,7 +92,8 @@ def push(
 
 
 def outgoing(image: Layout) -> tuple[Outgoing, ...]:
-    """The blobs of an image, each once, largest first (they take longest); :class:`CheckFailed` when one is missing."""
+    """The blobs of an image, each once, largest first (they take longest). Raises :class:`DamagedImage` for a missing
+    one."""
     config = image.manifest.config
     found = {config.digest: Outgoing("config", config.digest, config.size, image.config_bytes)}
     for layer in image.layers:
@@ -114,7 +118,7 @@ def _put_manifest(registry: Registry, image: Layout) -> None:
     """Give the image its name, and see that it is what the name brings."""
     data = read_file(image.path / "blobs" / "sha256" / image.digest.removeprefix("sha256:"), DOCUMENT_BYTES_MAX)
     if f"sha256:{hashlib.sha256(data).hexdigest()}" != image.digest:
-        raise CheckFailed(f"{image.path}: its manifest changed while it was pushed", fix="build the image again")
+        raise DamagedImage(image.path, image.digest, "its manifest changed while it was pushed; nothing was tagged")
     name = registry.reference.tag or image.digest
     with registry.call(
         "PUT",

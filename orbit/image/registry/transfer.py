@@ -1,21 +1,17 @@
-"""Several blobs at once: threads that end together, and progress in bytes with the time that is left."""
+"""Several blobs at once: threads that end together, and progress in bytes."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-from orbit.core.console import Progress
+from orbit.core.console import BYTES, Progress
 from orbit.core.records import Record
 from orbit.image.registry.session import Registry
 
 JOBS = 4
 """Blobs at once. More gains little: one connection per blob fills most links, and registries limit clients."""
-
-WARM_S = 2.0
-"""Before that a rate says nothing."""
 
 
 class BlobState(Record, frozen=True, kw_only=True):
@@ -63,7 +59,6 @@ class Meter:
         self._lock = threading.Lock()
         self._at: dict[str, int] = {}
         self._moved = 0
-        self._began = time.monotonic()
 
     def at(self, digest: str, position: int, *, moved: int = 0) -> None:
         """The blob ``digest`` is at ``position``; ``moved`` bytes of that just came over the network."""
@@ -73,22 +68,9 @@ class Meter:
             done, moved = sum(self._at.values()), self._moved
         if not moved:
             return
-        elapsed = time.monotonic() - self._began
-        rate = moved / max(1e-3, elapsed)
-        speed = f" ({rate / 1e6:.1f} MB/s, {duration((self._total - done) / rate)} left)" if elapsed > WARM_S else ""
-        self._progress.advance(f"{self._doing}{speed}, bytes", done, self._total)
+        self._progress.advance(self._doing, done, self._total, BYTES)
 
     @property
     def moved(self) -> int:
         """Bytes that came or went over the network, repeated ones included."""
         return self._moved
-
-
-def duration(seconds: float) -> str:
-    """A length of time in words: ``40 s``, ``3 min 20 s``, ``2 h 5 min``."""
-    whole = round(max(0.0, seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urljoin
 
 from orbit.core.files import CHUNK_BYTES as PIECE_BYTES
 from orbit.errors import CheckFailed, MissingError, OrbitError
+from orbit.image.damage import DamagedImage, damaged_blob
 from orbit.image.registry.session import Registry
 from orbit.image.registry.transfer import Meter
 from orbit.image.registry.transport import SET_UP, TIMEOUT_S, Body, Broken, Response
@@ -60,7 +61,7 @@ class _Content:
         self._hashed = 0
 
     def pieces(self, offset: int, length: int) -> Iterator[bytes]:
-        """``length`` bytes from ``offset``. Raises :class:`CheckFailed` when the file has fewer."""
+        """``length`` bytes from ``offset``. Raises :class:`DamagedImage` when the file has fewer."""
         if isinstance(self._item.source, bytes):
             data = self._item.source[offset : offset + length]
             self._seen(offset, data)
@@ -86,12 +87,12 @@ class _Content:
         """Whether everything was read and is what the digest says."""
         return self._hashed == self._item.size and f"sha256:{self._hash.hexdigest()}" == self._item.digest
 
-    def damaged(self) -> CheckFailed:
+    def damaged(self) -> DamagedImage:
         """The file is not the blob it is named after."""
-        return CheckFailed(
-            f"layer {self._item.name} ({self._item.digest}) is damaged on disk; nothing was tagged",
-            fix="remove the layout and the cached layer, then build the image again",
-        )
+        source = self._item.source
+        if isinstance(source, Path):
+            return damaged_blob(source, layer=self._item.name)
+        return DamagedImage("the layout", self._item.digest)
 
 
 class Upload:
@@ -109,8 +110,8 @@ class Upload:
     def run(self) -> str:
         """Have the blob in the registry; ``moved`` or ``mounted``.
 
-        Raises :class:`CheckFailed` when the file is damaged or the registry ends up with something else, and what
-        :meth:`Registry.call` raises, :class:`Broken` after too many failures without progress.
+        Raises :class:`DamagedImage` when the file is damaged, :class:`CheckFailed` when the registry ends up with
+        something else, and what :meth:`Registry.call` raises, :class:`Broken` after too many failures without progress.
         """
         place: _Place | None = None
         while True:

@@ -17,6 +17,8 @@ from orbit.core import proc
 from orbit.core.console import Progress
 from orbit.errors import CommandFailed, MissingError
 from orbit.image import docker
+from orbit.image.load import load_podman
+from orbit.image.oci import read_layout
 from orbit.image.smoke.devices import Devices
 from orbit.image.smoke.engine import CONDITIONS, Choice
 from orbit.smoke.model import Conditions
@@ -118,23 +120,15 @@ def open_docker(choice: Choice, layout: Path, tag: str, *, progress: Progress) -
 
 
 def open_podman(choice: Choice, layout: Path, tag: str, *, progress: Progress) -> Docker:
-    """Copy the layout's image into podman's store (layers it has are not copied again), name it, run it by its id."""
-    progress.step(f"podman: taking {layout} in as {tag}")
+    """Have podman take the layout's image (nothing to do when it has it), and run it by its id."""
     try:
-        done = proc.run(
-            [choice.program, "pull", "--quiet", f"oci:{layout.absolute()}"], doing="giving podman the image"
-        )
+        loaded = load_podman([str(choice.program)], choice.version, read_layout(layout), tag, progress)
     except CommandFailed as error:
         raise MissingError(f"podman does not take the image: {error.tail}", fix="use another engine") from None
-    image = done.stdout.decode().split()[-1]
-    proc.run([choice.program, "tag", image, tag], doing="naming the image")
-    # the name podman made of the folder
-    words = [str(choice.program), "untag", image, f"localhost{layout.absolute()}:latest"]
-    proc.run(words, doing="naming the image", check=False)
     return Docker(
         program=choice.program,
         version=choice.version,
-        image=image,
+        image=loaded.id,
         name="podman",
         real_ids=choice.real_ids,
         words=choice.words,

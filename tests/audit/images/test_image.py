@@ -224,7 +224,7 @@ def test_a_damaged_layer_is_refused(layout: Path, damage: Callable[[Path], None]
 def test_a_layer_of_other_content_than_its_diff_id_is_refused_where_nothing_else_names_it(tmp_path: Path) -> None:
     path = tmp_path / "saved.tar"
     path.write_bytes(docker_archive([python_layer()], old=True).replace(b"answer = 42", b"answer = 43"))
-    with pytest.raises(InputError, match="not what the image says"):
+    with pytest.raises(InputError, match="not what its digest says"):
         read(path)
 
 

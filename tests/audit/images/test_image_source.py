@@ -158,7 +158,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another algorithm": (lambda m: m["layers"][0].update(digest="sha512:" + "a" * 128), "is not sha256"),
     "a layer less": (lambda m: m["layers"].pop(), "layers, but"),
     "no config": (lambda m: m["config"].update(digest="sha256:" + "0" * 64), "is missing"),
-    "wrong size of the config": (lambda m: m["config"].update(size=1), "not what its name says"),
+    "wrong size of the config": (lambda m: m["config"].update(size=1), "not what its digest says"),
     "no layers": (lambda m: m.pop("layers"), "missing required field"),
 }
 
@@ -177,12 +177,12 @@ def test_a_changed_document_is_seen(tmp_path: Path) -> None:
     for path in (layout / "blobs" / "sha256").iterdir():
         if path.read_bytes()[:1] == b"{":
             path.write_bytes(path.read_bytes().replace(b"amd64", b"arm64"))
-    with pytest.raises(InputError, match="not what its name says"):
+    with pytest.raises(InputError, match="not what its digest says"):
         read(FolderArchive(layout))
 
 
 def test_a_changed_configuration_of_a_docker_archive_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not what its name says"):
+    with pytest.raises(InputError, match="not what its digest says"):
         read(tar(tmp_path, docker_archive(LAYERS).replace(b'"amd64"', b'"arm64"')))
 
 

@@ -15,9 +15,9 @@ from orbit.core.console import Silent
 from orbit.core.files import sha256_file
 from orbit.core.store import Store
 from orbit.errors import ExitCode, InputError, MissingError
-from orbit.image.base import fetch
+from orbit.image.base import apt, fetch
 from orbit.image.base.apt import Repository
-from orbit.image.base.fetch import find_places, obtain_packages, stored
+from orbit.image.base.fetch import find_places, obtain_packages, require_places, stored
 from orbit.image.base.lock import write_base_lock
 from orbit.image.base.places import Folder, HostArchive, Mirrors, arrival, partial
 from tests.core.processes import until
@@ -75,13 +75,32 @@ def test_what_is_the_same_for_all_is_said_once(store: Store, tmp_path: Path) -> 
     with pytest.raises(MissingError) as caught:
         obtain_packages(LOCK, store, [Folder(tmp_path)], Silent())
     assert caught.value.what.count("not there") == 1
-    assert caught.value.what.endswith(f"all of them: {tmp_path}: not there")
+    assert f"\n  all of them: {tmp_path}: not there\n" in caught.value.what
     assert all(package.file in caught.value.what for package in LOCK.packages)
 
 
 def test_with_no_place_at_all_that_is_said(store: Store) -> None:
-    with pytest.raises(MissingError, match="sought in the store alone"):
+    with pytest.raises(MissingError, match="this machine's apt knows no Debian archive") as caught:
         obtain_packages(LOCK, store, [], Silent())
+    assert 'ORBIT_DEBIAN="http://HOST/debian http://HOST/debian-security"' in caught.value.what
+
+
+def test_a_host_of_another_kind_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = tmp_path / "os-release"
+    release.write_text('PRETTY_NAME="Ubuntu 24.04.1 LTS"\nID=ubuntu\nVERSION_CODENAME=noble\n')
+    monkeypatch.setattr(apt, "OS_RELEASE", release)
+    with pytest.raises(MissingError, match=r"knows no Debian archive \(it is Ubuntu 24\.04\.1 LTS\): name mirrors"):
+        require_places(LOCK, store, [])
+
+
+def test_what_cannot_be_had_is_known_before_anything_is_asked(store: Store, tmp_path: Path, mirror: Server) -> None:
+    require_places(LOCK, store, [Mirrors([mirror.url])])
+    assert mirror.seen == []
+    with pytest.raises(MissingError, match="3 packages of the base cannot be had"):
+        require_places(LOCK, store, [Folder(tmp_path)])
+    for package in LOCK.packages:
+        (tmp_path / package.deb).write_bytes(b"whatever: only its name is looked at")
+    require_places(LOCK, store, [Folder(tmp_path)])
 
 
 def test_other_bytes_end_the_run_and_never_reach_the_store(store: Store, mirror: Server) -> None:

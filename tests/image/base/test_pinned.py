@@ -10,10 +10,11 @@ import pytest
 
 from orbit.core.console import Progress, Silent
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError, OrbitError
+from orbit.errors import InputError, OrbitError
 from orbit.image import base as base_room
 from orbit.image.base import BaseDefinition, make_base
 from orbit.image.base.pinned import Pull, named_layers, obtain_image
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import Layout, read_layout
 from orbit.image.registry.push import push
 from orbit.image.registry.reference import parse_reference
@@ -79,7 +80,7 @@ def test_a_damaged_layer_is_refused_and_nothing_is_kept(tmp_path: Path, store: S
     data = bytearray(blob.read_bytes())
     data[len(data) // 2] ^= 1
     blob.write_bytes(data)
-    with pytest.raises(CheckFailed, match="is damaged"):
+    with pytest.raises(DamagedImage, match="is damaged"):
         obtain_image(reference, store, Silent(), nothing)
     assert list((store.root / "tmp").iterdir()) == []
 
@@ -87,7 +88,7 @@ def test_a_damaged_layer_is_refused_and_nothing_is_kept(tmp_path: Path, store: S
 def test_a_layer_that_is_not_its_diff_id_is_refused(tmp_path: Path, store: Store) -> None:
     layers = [[file("a", b"a")]]
     path = write_image(tmp_path / "layout", layers, diff_ids=[f"sha256:{'1' * 64}"])
-    with pytest.raises(CheckFailed, match="content is not sha256:1111"):
+    with pytest.raises(DamagedImage, match="content is not sha256:1111"):
         obtain_image(f"oci:{path}@{read_layout(path).digest}", store, Silent(), nothing)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbit.core.console import Silent
-from orbit.errors import CheckFailed
+from orbit.image.damage import DamagedImage
 from orbit.image.export.archive import oci_archive
 from orbit.image.oci import REF_KEY, read_layout
 from tests.image.test_foreign import need
@@ -51,7 +51,7 @@ def test_equal_images_give_equal_bytes(layout: Path, tmp_path: Path) -> None:
 def test_a_damaged_blob_is_told_before_the_end(layout: Path, number: int) -> None:
     image = read_layout(layout)
     damage(image.blob(image.layers[number]))
-    with pytest.raises(CheckFailed, match="is damaged"):
+    with pytest.raises(DamagedImage, match="is damaged"):
         stream(layout)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from orbit.core.console import Silent
-from orbit.errors import CheckFailed, InputError, MissingError, RefusedError
+from orbit.errors import InputError, MissingError, RefusedError
+from orbit.image.damage import DamagedImage
 from orbit.image.export import FORMATS, Format, formats
 from orbit.image.export.formats import ExportResult, check_export, export_image, image_name
 from orbit.image.oci import TAR_BYTES_KEY, read_layout
@@ -67,7 +68,7 @@ def test_a_damaged_layer_leaves_the_older_file(layout: Path, tmp_path: Path, for
     image = read_layout(layout)
     damage(image.blob(image.layers[1]))
     (tmp_path / "out").write_text("older")
-    with pytest.raises((CheckFailed, InputError)):
+    with pytest.raises(DamagedImage):
         export(layout, form, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "older"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["layout", "out"]

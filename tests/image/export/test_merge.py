@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
+from orbit.image.damage import DamagedImage
 from orbit.image.export.merge import merged_tar
 from orbit.image.oci import read_layout
 from orbit.image.rootfs import unpack_image
@@ -139,6 +140,13 @@ def test_folders_nobody_wrote_are_there(tmp_path: Path) -> None:
     assert modes == {"a": 0o755, "a/b": 0o711, "a/b/c": 0o755}
 
 
+def test_folders_nobody_wrote_stay_when_their_file_goes(tmp_path: Path) -> None:
+    tree, _ = read(joined(write_image(tmp_path / "layout", [[file("e/f/g")], [file("e/f/.wh.g")]])))
+    assert tree == {"e": ("dir", ""), "e/f": ("dir", "")}
+    gone, _ = read(joined(write_image(tmp_path / "other", [[file("e/f/g")], [file("e/.wh.f")]])))
+    assert gone == {"e": ("dir", "")}
+
+
 def test_long_names_and_other_alphabets(tmp_path: Path) -> None:
     long = "/".join(["x" * 60] * 5)
     members = [file(f"{long}/f", b"1"), symlink("a", f"/{long}"), symlink("b", "/\u00e9"), file("\u00e9", b"2")]
@@ -175,11 +183,11 @@ def test_a_damaged_layer_is_told_before_the_end(tmp_path: Path) -> None:
     layout = write_image(tmp_path / "layout", [[file("a", os.urandom(100_000))]])
     image = read_layout(layout)
     damage(image.blob(image.layers[0]))
-    with pytest.raises((CheckFailed, InputError)):
+    with pytest.raises(DamagedImage):
         joined(layout)
 
 
 def test_a_layer_that_is_no_tar_is_told(tmp_path: Path) -> None:
     layout = write_image(tmp_path / "layout", [[file("a", b"x" * 5000)]], diff_ids=["sha256:" + "0" * 64])
-    with pytest.raises(CheckFailed, match="content is not"):
+    with pytest.raises(DamagedImage, match="content is not"):
         joined(layout)

@@ -13,7 +13,8 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError, MissingError
+from orbit.errors import MissingError
+from orbit.image.damage import DamagedImage
 from orbit.image.export import squashfs
 from orbit.image.export.squashfs import find_mksquashfs, write_squashfs
 from orbit.image.oci import read_layout
@@ -107,7 +108,7 @@ def test_the_bytes_depend_on_the_image_alone(
 def test_a_damaged_layer_is_told(layout: Path, tmp_path: Path, tools: str) -> None:
     image = read_layout(layout)
     damage(image.blob(image.layers[0]))
-    with pytest.raises((CheckFailed, InputError)):
+    with pytest.raises(DamagedImage):
         write_squashfs(image, tmp_path / "x", Silent())
 
 

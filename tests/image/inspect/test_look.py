@@ -14,10 +14,11 @@ from orbit.core.console import Silent
 from orbit.core.paths import data_root
 from orbit.core.records import canonical
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError
+from orbit.errors import InputError
+from orbit.image.damage import DamagedImage
 from orbit.image.inspect.look import Looked, look
 from orbit.image.inspect.records import Inspection
-from orbit.image.oci import write_layout
+from orbit.image.layout_writer import write_layout
 from orbit.profile.model import load_profile
 from tests.image.conftest import BuildSmall
 from tests.image.inspect.material import HOSTILE, image
@@ -48,9 +49,9 @@ def test_verify_finds_what_a_brief_look_does_not(store: Store, build_small: Buil
     result = build_small(store)
     damage(result.layout / "blobs" / "sha256" / result.layers[1].digest[7:])
     assert looked(result.layout, brief=True).facts.digest == result.digest
-    with pytest.raises(CheckFailed, match="layer interpreter is damaged"):
+    with pytest.raises(DamagedImage, match=r"layer interpreter \(sha256:\w+\) is damaged"):
         looked(result.layout, brief=True, verify=True)
-    with pytest.raises(InputError, match="not a whole zstd stream"):
+    with pytest.raises(InputError, match="is damaged: its content is not what its digest says"):
         looked(result.layout)
 
 
@@ -59,7 +60,7 @@ def test_a_damaged_layer_of_an_archive_is_found(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(data.replace(b"x" * 500, b"y" * 500))
     assert looked(path, brief=True).facts.contents is None
-    with pytest.raises(CheckFailed):
+    with pytest.raises(DamagedImage):
         looked(path, brief=True, verify=True)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.errors import CheckFailed, InputError, MissingError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import MANIFEST_TYPE, read_layout
 from orbit.image.registry.push import outgoing, plan_push, push
 from orbit.image.registry.reference import parse_reference
@@ -68,7 +69,7 @@ def test_what_is_no_layout_or_lacks_a_layer_asks_nobody(registry: FakeRegistry, 
         push(tmp_path / "nothing", reference, progress=Silent())
     image = read_layout(layout)
     image.blob(image.layers[0]).unlink()
-    with pytest.raises(CheckFailed, match="damaged or missing"):
+    with pytest.raises(DamagedImage, match="is damaged: it is missing"):
         push(layout, reference, progress=Silent())
     assert registry.log == []
 

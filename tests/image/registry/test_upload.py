@@ -8,6 +8,7 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.errors import CheckFailed, MissingError, RefusedError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import read_layout
 from orbit.image.registry import upload as module
 from orbit.image.registry.push import PushResult, push
@@ -174,7 +175,7 @@ def test_a_registry_that_takes_a_blob_and_has_it_not_is_not_believed(registry: F
 def test_a_layer_damaged_on_disk_is_noticed_before_it_gets_a_digest(registry: FakeRegistry, layout: Path) -> None:
     image = read_layout(layout)
     damage(image.blob(image.layers[1]))
-    with pytest.raises(CheckFailed, match=r"layer 1 .* is damaged on disk; nothing was tagged"):
+    with pytest.raises(DamagedImage, match=r"layer 1 \(sha256:\w+\) is damaged"):
         send(registry, layout)
     assert registry.manifests == {}
     assert ("team/a", image.layers[1].digest) not in registry.blobs

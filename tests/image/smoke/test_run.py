@@ -9,7 +9,8 @@ import pytest
 
 from orbit.core.console import Silent
 from orbit.core.store import Store
-from orbit.errors import CheckFailed, InputError, MissingError
+from orbit.errors import InputError, MissingError
+from orbit.image.damage import DamagedImage
 from orbit.image.oci import read_layout
 from orbit.image.smoke import run as smoke
 from orbit.image.smoke.engine import Choice
@@ -81,14 +82,17 @@ def test_a_whole_smoke_and_its_reuse(
     assert first.engine == choice.name
     assert first.runs[1].results[1].detail == "uid 65534"
     assert not first.reused
+    assert first.started.endswith("+00:00")
+    assert first.machine is not None
+    assert first.machine.cores >= 1
     assert not list((store.root / "tmp").iterdir())
     monkeypatch.setattr(smoke, "unpack_image", lambda *_args, **_more: pytest.fail("nothing is to be run again"))
     second = smoke.run_smoke(profile, layout, ["tiny"], store, progress=Silent())
     assert second.reused
-    assert second.runs == first.runs
+    assert (second.runs, second.started, second.machine) == (first.runs, first.started, first.machine)
     image = read_layout(layout)
     os.truncate(image.blob(image.layers[0]), 10)
-    with pytest.raises(CheckFailed, match="damaged or missing"):
+    with pytest.raises(DamagedImage, match="is damaged: it is missing"):
         smoke.run_smoke(profile, layout, ["tiny"], store, progress=Silent())
 
 
