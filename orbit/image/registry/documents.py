@@ -38,6 +38,7 @@ OCI_OF = {
     f"{DOCKER_BASE}.zstd": f"{LAYER_BASE}+zstd",
 }
 PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9]+(/[a-z0-9.]+)?")
+LIE_FIX = "the registry, or something between here and it, gives other content than it says: do not trust it"
 IMAGE_FIX = "this is not an image that Orbit can read"
 
 
@@ -82,8 +83,8 @@ class RemoteImage(Record, frozen=True, kw_only=True):
 
 
 def read_remote(registry: Registry, platform: str) -> RemoteImage:
-    """The image that the registry's reference names, for ``platform`` (``OS/ARCHITECTURE[/VARIANT]``) if there are
-    several.
+    """The image that the registry's reference names, for ``platform`` (``OS/ARCHITECTURE[/VARIANT]``): of several the
+    one for it, and a single one only if its configuration says it is for that platform, or nothing.
 
     Raises :class:`MissingError` when it is not there (for that platform), :class:`CheckFailed` when what comes has not
     the digest asked for, and :class:`InputError` for what is no image.
@@ -101,6 +102,9 @@ def read_remote(registry: Registry, platform: str) -> RemoteImage:
         raise InputError(f"{where}: of type {media_type or 'unknown'!r}", fix=IMAGE_FIX)
     manifest = as_oci(_decode(data, Manifest, where))
     _check(manifest, where)
+    found = _platform_of(registry, manifest.config)
+    if not _fits(found, platform):
+        raise _none_for(registry, platform, str(found))
     if media_type == DOCKER_MANIFEST:
         data = encode(manifest)
     return RemoteImage(digest=digest, media_type=media_type, manifest=manifest, data=data, index=index)
@@ -133,7 +137,7 @@ def fetch_manifest(registry: Registry, wanted: str) -> tuple[str, str, bytes]:
     if asked and asked != digest:
         raise CheckFailed(
             f"{registry.reference}: the manifest that came is {digest}, not {asked}",
-            fix="the registry, or something between here and it, gives other content than it says: do not trust it",
+            fix=LIE_FIX,
         )
     inner = _decode(data, _Any, f"{registry.reference}: manifest {digest}").media_type
     return digest, inner or kind.partition(";")[0].strip(), data
@@ -145,10 +149,30 @@ def _choose(registry: Registry, data: bytes, platform: str) -> str:
     found = [entry for entry in entries if platform in (str(entry.platform), _short(entry.platform))]
     if not found:
         known = ", ".join(sorted({str(entry.platform) or "unnamed" for entry in entries})) or "none"
-        raise MissingError(f"{registry.reference}: has no image for {platform}", fix=f"it has: {known} (--platform)")
+        raise _none_for(registry, platform, known)
     if not DIGEST.fullmatch(found[0].digest):
         raise InputError(f"{registry.reference}: index names {found[0].digest!r}", fix=IMAGE_FIX)
     return found[0].digest
+
+
+def _none_for(registry: Registry, platform: str, known: str) -> MissingError:
+    return MissingError(f"{registry.reference}: has no image for {platform}", fix=f"it has: {known} (--platform)")
+
+
+def _platform_of(registry: Registry, config: Descriptor) -> _Platform:
+    """What a configuration says the image is for. It is small, and comes before anything large does."""
+    url = registry.url(f"blobs/{config.digest}")
+    with registry.call("GET", url, expect=(200,), scopes=registry.scopes()) as response:
+        data = response.read(config.size + 1)
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != config.digest:
+        raise CheckFailed(f"{registry.reference}: what came for {config.digest} is not that", fix=LIE_FIX)
+    return _decode(data, _Platform, f"{registry.reference}: configuration {config.digest}")
+
+
+def _fits(found: _Platform, platform: str) -> bool:
+    """Whether nothing in ``found`` contradicts ``platform``; what a configuration leaves out is not held against it."""
+    wanted = dict(zip(("os", "architecture", "variant"), platform.split("/"), strict=False))
+    return all(getattr(found, name) in ("", value) for name, value in wanted.items())
 
 
 def _short(platform: _Platform) -> str:

@@ -8,9 +8,10 @@ import re
 from pathlib import Path
 from types import TracebackType
 
-from orbit.core.files import CHUNK_BYTES
+from orbit.core.files import CHUNK_BYTES, naming
 from orbit.errors import CheckFailed
 from orbit.image.oci import Descriptor
+from orbit.image.registry.documents import LIE_FIX
 from orbit.image.registry.session import Registry
 from orbit.image.registry.transfer import Meter
 from orbit.image.registry.transport import NETWORK_FIX, Broken, Response
@@ -18,7 +19,6 @@ from orbit.image.registry.transport import NETWORK_FIX, Broken, Response
 PARTIAL = ".partial"
 LIES_MAX = 2
 """Whole transfers with a wrong digest, of which all but the last were put together from several connections."""
-LIE_FIX = "the registry, or something between here and it, gives other content than it says: do not trust it"
 CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
 
 
@@ -45,7 +45,8 @@ class PartialBlob:
     def write(self, data: memoryview) -> None:
         """Append."""
         self._hash.update(data)
-        self._file.write(data)
+        with naming(self.path):
+            self._file.write(data)
         self.have += len(data)
         self.furthest = max(self.furthest, self.have)
 

@@ -14,8 +14,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
-from orbit.core.files import link_or_copy, replace_folder, require_free, sha256_file, sync_folder, write_atomic
+from orbit.core.files import (
+    link_or_copy,
+    remove_tree,
+    replace_folder,
+    require_free,
+    sha256_file,
+    sync_folder,
+    write_atomic,
+)
 from orbit.core.records import Record
 from orbit.errors import InputError, RefusedError
 from orbit.image.oci import (
@@ -66,7 +75,7 @@ def pull_layout(reference: str, out: Path, *, progress: Progress, plain_http: bo
 def plan_pull(
     reference: Reference, out: Path, *, progress: Progress, platform: str = PLATFORM, plain_http: bool = False
 ) -> PullResult:
-    """What :func:`pull` would do. Reads the manifest alone; sizes are believed, digests are not read."""
+    """What :func:`pull` would do. Reads manifest and configuration; sizes are believed, layers are not read."""
     _check_place(out)
     with Registry(reference, plain_http=plain_http, progress=progress) as registry:
         image = read_remote(registry, platform)
@@ -100,7 +109,7 @@ def pull(
     _check_place(out)
     with Registry(reference, plain_http=plain_http, patience=patience, progress=progress) as registry:
         image = read_remote(registry, platform)
-        with _owned(_waiting(out)) as place:
+        with _owned(_waiting(out)) as place, _kept_if_useful(place, out):
             missing, moved = _fill(registry, image, place, out, jobs)
             _finish(place, image, reference)
             read_layout(place)
@@ -115,7 +124,7 @@ def _fill(registry: Registry, image: RemoteImage, place: Path, out: Path, jobs: 
     missing = [item for item in image.blobs if not _have(item, blobs, out / "blobs" / "sha256", progress)]
     total = sum(item.size for item in missing)
     require_free(blobs, total - _partly(missing, blobs), "the pull")
-    text = f"{len(missing)} of {len(image.blobs)} blobs to fetch, {total / 1e6:.1f} MB"
+    text = f"{len(missing)} of {len(image.blobs)} blobs to fetch, {format_bytes(total)}"
     progress.step(f"{registry.reference}: {text}")
     meter = Meter(progress, "pulling", total)
     run_all(registry, [functools.partial(fetch_blob, registry, item, blobs, meter) for item in missing], jobs=jobs)
@@ -149,6 +158,19 @@ def _owned(folder: Path) -> Iterator[Path]:
             raise RefusedError(f"{folder}: another pull is at work there", fix="wait for it to end") from None
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def _kept_if_useful(place: Path, out: Path) -> Iterator[None]:
+    """When the block fails, ``place`` stays for the next run only if it has something that ``out`` does not have."""
+    try:
+        yield
+    except BaseException:
+        blobs, older = place / "blobs" / "sha256", out / "blobs" / "sha256"
+        came = blobs.iterdir() if blobs.is_dir() else ()
+        if not any(file.stat().st_size and not (older / file.name).exists() for file in came):
+            remove_tree(place)
+        raise
 
 
 def _sized(path: Path, item: Descriptor) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orbit.core.console import Progress, Silent
@@ -107,32 +107,42 @@ class Registry:
         registry cannot be reached or stays busy, :class:`RefusedError` for what we may not do, :class:`MissingError`
         for what is not there and :class:`CheckFailed` for every other refusal.
         """
-        failures, renewed = 0, False
+        renewed = False
+
+        def once_sent() -> Response | None:
+            nonlocal renewed
+            sent = self._authorized(url, scopes, headers or {})
+            response = self._transport.open(Request(method, url, sent, body, timeout_s))
+            if response.status in expect:
+                return response
+            with response:
+                refusal = self._problem(response, method)
+                old = sent.get("Authorization", "")
+                if response.status == 401 and not renewed and self._auth.renew(response.headers, scopes, old):
+                    renewed = True
+                    if not once:
+                        return None
+                    refusal = Broken(refusal.what, fix=refusal.fix)
+                    refusal.wait_s = 0.0
+            raise refusal
+
+        return self._patiently(once_sent, tries=1 if once else self.patience.tries)
+
+    def _patiently(self, work: Callable[[], Response | None], *, tries: int) -> Response:
+        """What ``work`` gives, done again after a pause while it is :class:`Broken`, at once while it gives nothing."""
+        failures = 0
         while True:
             self.check_stop()
             try:
-                sent = self._authorized(url, scopes, headers or {})
-                response = self._transport.open(Request(method, url, sent, body, timeout_s))
-                if response.status in expect:
+                response = work()
+            except Broken as failure:
+                failures += 1
+                if failures >= tries:
+                    raise
+                self.pause(failures, failure)
+            else:
+                if response is not None:
                     return response
-                with response:
-                    refusal = self._problem(response, method)
-                    old = sent.get("Authorization", "")
-                    if response.status == 401 and not renewed and self._auth.renew(response.headers, scopes, old):
-                        renewed = True
-                        if not once:
-                            continue
-                        refusal = Broken(refusal.what, fix=refusal.fix)
-                        refusal.wait_s = 0.0
-                if not isinstance(refusal, Broken):
-                    raise refusal
-                failure = refusal
-            except Broken as error:
-                failure = error
-            failures += 1
-            if once or failures >= self.patience.tries:
-                raise failure
-            self.pause(failures, failure)
 
     def pause(self, failures: int, failure: Broken) -> None:
         """Wait before the next try, as long as the server asked for or as patience says."""
@@ -161,28 +171,18 @@ class Registry:
 
     def _ask(self, request: Request) -> Response:
         """For tokens: send until there is a 200."""
-        failures = 0
-        while True:
-            self.check_stop()
-            try:
-                response = self._transport.open(request)
-                if response.status == 200:
-                    return response
-                with response:
-                    refusal = self._problem(response, request.method)
-                    if response.status == 400:  # some token servers' word for a wrong password
-                        refusal = denied(
-                            refusal.what, host=self.reference.host, known=self._auth.credentials is not None
-                        )
-                if not isinstance(refusal, Broken):
-                    raise refusal
-                failure = refusal
-            except Broken as error:
-                failure = error
-            failures += 1
-            if failures >= self.patience.tries:
-                raise failure
-            self.pause(failures, failure)
+
+        def once_sent() -> Response:
+            response = self._transport.open(request)
+            if response.status == 200:
+                return response
+            with response:
+                refusal = self._problem(response, request.method)
+                if response.status == 400:  # some token servers' word for a wrong password
+                    refusal = denied(refusal.what, host=self.reference.host, known=self._auth.credentials is not None)
+            raise refusal
+
+        return self._patiently(once_sent, tries=self.patience.tries)
 
     def _problem(self, response: Response, method: str) -> OrbitError:
         return problem(response, method, host=self.reference.host, known=self._auth.credentials is not None)

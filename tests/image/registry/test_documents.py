@@ -17,6 +17,8 @@ from orbit.image.registry.reference import parse_reference
 from tests.image.registry.conftest import QUICK
 from tests.image.registry.fake import FakeRegistry
 
+PLATFORM = ("os", "architecture", "variant")
+
 
 @pytest.fixture
 def document(registry: FakeRegistry, layout: Path) -> dict[str, Any]:
@@ -55,6 +57,38 @@ def test_the_image_of_the_platform_is_chosen(registry: FakeRegistry, document: d
     with pytest.raises(MissingError, match="no image for linux/riscv64") as caught:
         get(registry, tmp_path, "linux/riscv64")
     assert "linux/amd64, linux/arm64/v8, unknown/unknown" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "fits"),
+    [
+        ({"os": "linux", "architecture": "arm64", "variant": "v8"}, "linux/amd64", False),
+        ({"os": "windows", "architecture": "amd64"}, "linux/amd64", False),
+        ({"os": "linux", "architecture": "arm64", "variant": "v8"}, "linux/arm64", True),
+        ({"os": "linux", "architecture": "arm64"}, "linux/arm64/v8", True),
+        ({"os": "linux", "architecture": "arm", "variant": "v6"}, "linux/arm/v7", False),
+        ({}, "linux/amd64", True),
+    ],
+)
+def test_a_single_image_must_be_for_the_platform(
+    registry: FakeRegistry, layout: Path, document: dict[str, Any], tmp_path: Path, said: dict[str, str], asked: str,
+    fits: bool,
+) -> None:  # fmt: skip
+    config = {
+        name: value for name, value in json.loads(read_layout(layout).config_bytes).items() if name not in PLATFORM
+    }
+    data = json.dumps(config | said).encode()
+    document["config"] |= {"digest": registry.put_blob("a", data), "size": len(data)}
+    registry.put_manifest("a", "1", document, MANIFEST_TYPE)
+    if fits:
+        assert get(registry, tmp_path, asked).moved_bytes
+        return
+    with pytest.raises(MissingError, match=f"has no image for {asked}") as caught:
+        get(registry, tmp_path, asked)
+    assert caught.value.fix == f"it has: {'/'.join(said.values())} (--platform)"
+    assert not (tmp_path / "got").exists()
+    assert not (tmp_path / ".got.pull").exists()
+    assert len(registry.asked("GET", "/blobs/")) == 1  # the configuration; no layer came
 
 
 def test_an_index_that_names_what_is_not_there(

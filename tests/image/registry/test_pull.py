@@ -177,7 +177,24 @@ def test_too_little_room_is_told_before_anything_comes(
     monkeypatch.setattr("orbit.core.files.shutil.disk_usage", lambda _path: type("Usage", (), {"free": 10})())
     with pytest.raises(RefusedError, match="free disk"):
         get(registry, tmp_path / "got")
-    assert registry.asked("GET", BLOB) == []
+    assert len(registry.asked("GET", BLOB)) == 1  # the configuration, which says what it is for
+    assert not (tmp_path / ".got.pull").exists()
+
+
+def test_what_the_older_image_has_is_no_reason_to_keep_a_folder(
+    registry: FakeRegistry, layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(registry, layout)
+    get(registry, tmp_path / "got")
+    monkeypatch.setattr("orbit.image.registry.pull.require_free", refuse)
+    with pytest.raises(RefusedError, match="no room"):
+        get(registry, tmp_path / "got")
+    assert not (tmp_path / ".got.pull").exists()
+    check_equal(layout, tmp_path / "got")
+
+
+def refuse(*_asked: object) -> None:
+    raise RefusedError("no room")
 
 
 def test_a_disk_that_fills_up_keeps_the_older_image_and_what_came(

@@ -22,7 +22,7 @@ class Told:
     def step(self, text: str) -> None:
         self.lines.append(text)
 
-    def advance(self, what: str, done: int, total: int) -> None:
+    def advance(self, what: str, done: int, total: int, unit: str = "") -> None:
         """Not used."""
 
 
