@@ -97,3 +97,44 @@ def test_facts_of_other_readers_are_not_believed_and_go(tmp_path: Path, monkeypa
     assert other.load(DIGEST) is None
     other.save("cd" * 32, FACTS)
     assert [path.name for path in (tmp_path / "cache").rglob("*.facts")] == [f"{'cd' * 32}.facts"]
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Path:
+    """A blob of a layout: a file called by its digest."""
+    path = tmp_path / "one" / "blobs" / "sha256" / DIGEST
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"content")
+    return path
+
+
+def test_more_links_to_a_blob_are_no_change_and_known_under_every_name(tmp_path: Path, named: Path) -> None:
+    cache = LayerCache(tmp_path / "cache")
+    cache.remember(named, 0, 7, DIGEST, "zstd")
+    other = tmp_path / "two" / "blobs" / "sha256" / DIGEST
+    other.parent.mkdir(parents=True)
+    before = named.stat().st_ctime_ns
+    while named.stat().st_ctime_ns == before:  # clocks have ticks
+        other.unlink(missing_ok=True)
+        os.link(named, other)
+    for path in (named, other):
+        found = cache.seen(path, 0, 7)
+        assert found is not None
+        assert found.digest == DIGEST
+    named.unlink()
+    assert cache.seen(other, 0, 7) is not None
+
+
+def test_a_blob_that_was_written_to_or_replaced_is_not_known(tmp_path: Path, named: Path) -> None:
+    cache = LayerCache(tmp_path / "cache")
+    cache.remember(named, 0, 7, DIGEST, "zstd")
+    info = named.stat()
+    os.utime(named, ns=(info.st_atime_ns, info.st_mtime_ns + 1))
+    assert cache.seen(named, 0, 7) is None
+    os.utime(named, ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert cache.seen(named, 0, 7) is not None
+    copy = named.with_name("copy")
+    copy.write_bytes(b"CONTENT")
+    os.utime(copy, ns=(info.st_atime_ns, info.st_mtime_ns))
+    copy.replace(named)
+    assert cache.seen(named, 0, 7) is None
