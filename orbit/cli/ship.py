@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from orbit.core.console import Console
     from orbit.core.paths import checkout_root
     from orbit.core.store import open_store
+    from orbit.image.base import require_base
     from orbit.profile.model import load_profile
     from orbit.ship import Options, plan, ship
 
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("\n".join(f"{stage:12} {text}" for stage, text in steps.items()))
         return 0
+    require_base(profile.image.base, store)
     summary = ship(profile, root, store, dist=args.dist.absolute(), options=options, progress=Console())
     folder = args.dist / summary.run
     if args.json:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbit.cli import add_json_option, print_json
+from orbit.core.amounts import format_bytes
 from orbit.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -42,9 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 "--accept-expired", action="store_true", help="take indexes whose time is over (a snapshot's always is)"
             )
         if name == "export":
-            child.add_argument("folder", metavar="DIR")
+            child.add_argument(
+                "folder", metavar="DIR", help="where they go, by their file names; what is there and right stays"
+            )
         if name in ("fetch", "export"):
-            child.add_argument("--dry-run", action="store_true", help="say what is missing here, and fetch nothing")
+            child.add_argument(
+                "--dry-run", action="store_true", help="say what would be fetched and written, and do nothing"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,7 +91,7 @@ def _show(args: argparse.Namespace) -> int:
         print(f"{package.name:<{width}}  {package.version:<28} {package.size:>11,}  {package.source}{mark}")
     for release in lock.archives:
         print(f"{release.suite}  {release.label} {release.version}  {release.date}")
-    print(f"{len(lock.packages)} packages, {lock.size / 1e6:.1f} MB to fetch")
+    print(f"{len(lock.packages)} packages, {format_bytes(lock.size)} to fetch")
     return ExitCode.OK
 
 
@@ -137,11 +142,15 @@ def _fetch(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from orbit.core.paths import folder_named
-    from orbit.image.base.export import export_packages
+    from orbit.image.base.export import export_packages, unwritten
 
     if not args.folder:
         raise InputError("export needs a folder", fix="orbit image base export DIR")
     folder, lock = folder_named("DIR", args.folder), _lock(args)
+    if args.dry_run and not args.json:
+        wanted = unwritten(lock, folder)
+        size = format_bytes(sum(package.size for package in wanted))
+        print(f"{folder}: {len(wanted)} of {len(lock.packages)} packages would be written, {size}")
     debs = _obtain(args, lock)
     if debs is None:
         return ExitCode.OK
@@ -150,7 +159,7 @@ def _export(args: argparse.Namespace) -> int:
         print_json({"folder": str(folder), "files": files})
         return ExitCode.OK
     new = sum(not file.reused for file in files)
-    print(f"{folder}: {len(files)} packages, {lock.size / 1e6:.1f} MB, {new} of them new; name it in ORBIT_SOURCES")
+    print(f"{folder}: {len(files)} packages, {format_bytes(lock.size)}, {new} of them new; name it in ORBIT_SOURCES")
     return ExitCode.OK
 
 
@@ -158,15 +167,19 @@ def _obtain(args: argparse.Namespace, lock: BaseLock) -> dict[str, Path] | None:
     """The packages in the store; None after a dry run."""
     from orbit.core.console import Console
     from orbit.core.store import open_store
-    from orbit.image.base.fetch import find_places, obtain_packages, stored
+    from orbit.image.base.fetch import find_places, no_place, obtain_packages, stored
 
     store, places = open_store(), find_places(_definition(args))
     missing = [package for package in lock.packages if not stored(package, store)]
     size = sum(package.size for package in missing)
     debs = None
     if args.dry_run:
-        print(f"{len(missing)} of {len(lock.packages)} packages are not in the store, {size / 1e6:.1f} MB; sought at:",
-              *(f"  {place.name}" for place in places), "nothing was fetched", sep="\n", file=sys.stderr)  # fmt: skip
+        if not args.json:
+            first = f"{len(missing)} of {len(lock.packages)} packages would be fetched, {format_bytes(size)}"
+            print(first if not missing else f"{first}; the first of these places that has one gives it:")
+            if missing:
+                print(*(f"  {place.name}" for place in places) if places else [f"  nowhere: {no_place()}"], sep="\n")
+            print("nothing was changed")
     else:
         with store.writer(f"orbit image base {args.step}"):
             store.sweep()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orbit.cli import add_json_option, add_limit_options, add_profile_option, add_tier_option, limit_of, print_json
 from orbit.cli.image import default_layout
+from orbit.core.amounts import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from orbit.core.paths import checkout_root
     from orbit.core.store import open_store
     from orbit.env.create import create_environment
+    from orbit.image.base import require_base
     from orbit.image.build import build_image
     from orbit.image.layers import layer_names
     from orbit.kernels.build import build_kernels
@@ -45,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Console()
     with store.writer("orbit image build"):
         store.sweep()
+        require_base(profile.image.base, store)
         wheels = build_kernels(profile, root, store, tier=args.kernels, progress=progress, limit=limit_of(args))
         environment = create_environment(profile, root, wheels, store, progress=progress)
         image = build_image(
@@ -55,6 +58,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for layer in image.layers:
         state = "reused" if layer.reused else "written"
-        print(f"{layer.name:18} {layer.size / 1e6:9.1f} MB  {layer.digest[7:19]}  {state}")
+        print(f"{layer.name:18} {format_bytes(layer.size):>9}  {layer.digest[7:19]}  {state}")
     print(f"image  {image.digest}\nlayout {image.layout}")
     return 0

@@ -32,19 +32,21 @@ def export_packages(lock: BaseLock, debs: Mapping[str, Path], folder: Path) -> t
     ``sha256sum -c SHA256SUMS.base`` checks the folder on the other machine.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [package for package in lock.packages if not _right(folder / package.deb, package)]
+    missing = unwritten(lock, folder)
     require_free(folder, sum(package.size for package in missing), "exporting the base's packages")
     for package in missing:
         target = folder / package.deb
         partial = target.with_name(f".{target.name}.partial")
-        shutil.copyfile(debs[package.name], partial)
-        digest = sha256_file(partial)
-        if digest != package.sha256:
-            partial.unlink()
-            raise wrong(package, str(debs[package.name].parent), digest)
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, target)
+        try:
+            shutil.copyfile(debs[package.name], partial)
+            if (digest := sha256_file(partial)) != package.sha256:
+                raise wrong(package, str(debs[package.name].parent), digest)
+            with open(partial, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
     sync_folder(folder)
     write_atomic(folder / SUMS, "".join(f"{package.sha256}  {package.deb}\n" for package in lock.packages).encode())
     written = {package.name for package in missing}
@@ -52,6 +54,11 @@ def export_packages(lock: BaseLock, debs: Mapping[str, Path], folder: Path) -> t
         ExportedFile(file=package.deb, sha256=package.sha256, size=package.size, reused=package.name not in written)
         for package in lock.packages
     )
+
+
+def unwritten(lock: BaseLock, folder: Path) -> list[LockedPackage]:
+    """The packages that ``folder`` does not have."""
+    return [package for package in lock.packages if not _right(folder / package.deb, package)]
 
 
 def _right(path: Path, package: LockedPackage) -> bool:

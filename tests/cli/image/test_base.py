@@ -118,9 +118,12 @@ def test_fetch_and_export_for_a_machine_without_network(
 ) -> None:
     run("refresh")
     status, said = run("fetch", "--dry-run")
-    assert (status, "3 of 3 packages are not in the store" in said) == (0, True)
+    assert (status, "3 of 3 packages would be fetched" in said) == (0, True)
     out = tmp_path / "stick"
-    assert run("export", str(out), "--dry-run")[0] == 0
+    status, said = run("export", str(out), "--dry-run")
+    assert (status, f"{out}: 3 of 3 packages would be written" in said) == (0, True)
+    assert "3 of 3 packages would be fetched" in said
+    assert said.endswith("nothing was changed\n")
     assert not out.exists()
     assert run("export", str(out))[0] == 0
     monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "other"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,3 +48,16 @@ def test_a_file_that_changed_is_never_exported(folder: Path, tmp_path: Path) -> 
         export_packages(LOCK, debs(folder), tmp_path / "out")
     assert not (tmp_path / "out" / LOCK.packages[2].deb).exists()
     assert not (tmp_path / "out" / SUMS).exists()
+
+
+def test_a_disk_that_fills_up_leaves_no_part_of_a_package(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_source: Path, target: Path) -> None:
+        target.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left"):
+        export_packages(LOCK, debs(folder), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
