@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orbit.cli import add_json_option, add_limit_options, add_profile_option, add_tier_option, limit_of, print_json
 from orbit.cli.image import default_layout
+from orbit.cli.terminal import print_text
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from orbit.core.paths import checkout_root
     from orbit.core.store import open_store
     from orbit.env.create import create_environment
+    from orbit.image.base import require_base
     from orbit.image.slim.report import render
     from orbit.image.slim.run import slim_image, slim_plan
     from orbit.kernels.build import build_kernels
@@ -58,11 +60,12 @@ def run(args: argparse.Namespace) -> int:
     out = (args.out or default_layout(f"{profile.name}-slim")).absolute()
     with store.writer("orbit image slim"):
         store.sweep()
+        require_base(profile.image.base, store)
         wheels = build_kernels(profile, root, store, tier=args.kernels, progress=progress, limit=limit_of(args))
         environment = create_environment(profile, root, wheels, store, progress=progress)
         if args.dry_run:
             report = slim_plan(profile, environment, progress=progress)
         else:
             report = slim_image(profile, root, environment, wheels, store, out=out, progress=progress)
-    print_json(report) if args.json else print(render(report))
+    print_json(report) if args.json else print_text(render(report))
     return 0

@@ -107,11 +107,9 @@ def render(report: SlimReport) -> str:
         lines.append(f"{name:58} {_mb(item.original_size)} {_mb(item.size)} {_mb(item.removed_bytes)}  {how}")
     if not changed:
         lines.append("(none)")
-    lines += ["", "removed by architecture"]
-    lines += [
-        f"  {arch:12} {entries:7} entries {_mb(size)} MB"
-        for arch, (entries, size) in removed_by_arch(report.slim.files).items()
-    ]
+    if removed := removed_by_arch(report.slim.files):
+        lines += ["", "removed by architecture"]
+        lines += [f"  {arch:12} {entries:7} entries {_mb(size)} MB" for arch, (entries, size) in removed.items()]
     lines += _left(report.slim.files)
     if report.layers:
         lines += ["", f"{'layer':24} {'pull MB':>9} {'slim':>9} {'unpacked':>9} {'slim':>9}"]

@@ -47,15 +47,15 @@ def slim_image(
     Raises what :func:`orbit.image.build.build_image` and :func:`orbit.image.slim.tree.slim_environment` raise.
     """
     policy = profile.image.slim or SlimPolicy()
-    slimming = msgspec.structs.replace(profile, image=msgspec.structs.replace(profile.image, slim=policy))
+    made = slim_environment(profile, environment, store, policy=policy, progress=progress)
     usual = msgspec.structs.replace(profile, image=msgspec.structs.replace(profile.image, slim=None))
-    slim = build_image(slimming, root, environment, wheelhouse, store, out=out, progress=progress)
+    slim = build_image(usual, root, made, wheelhouse, store, out=out, progress=progress)
     scratch = store.scratch("plain")
     try:
         plain = build_image(usual, root, environment, wheelhouse, store, out=scratch / "image", progress=progress)
     finally:
         remove_tree(scratch)
-    changed = slim_environment(profile, environment, store, policy=policy, progress=progress).path / "prefix"
+    changed = made.path / "prefix"
     evidence = read_evidence(changed)
     return SlimReport(
         profile=profile.name,

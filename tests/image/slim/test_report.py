@@ -53,3 +53,5 @@ def test_people_read_why_a_file_was_left() -> None:
     assert "0.so  3.0 MB: licence: clause 2.2" in text
     assert "and 8 more" in text
     assert "(none)" in text
+    assert "removed by architecture" not in text  # nothing was
+    assert "removed by architecture\n  sm_75" in render(report((library("a.so", touched=True),)))
