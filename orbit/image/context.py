@@ -30,8 +30,8 @@ from orbit.image.own import own_key, own_members
 from orbit.image.runtime import Identity, image_labels, run_config
 from orbit.image.tar import Member
 from orbit.kernels.build import Wheelhouse
-from orbit.profile.lock import read_lock
 from orbit.profile.model import Profile
+from orbit.profile.place import profile_lock
 
 WHEELHOUSE = "wheelhouse.json"
 MARK = "# orbit: variables and labels of the profile\n"
@@ -45,22 +45,16 @@ def make_context(
 ) -> Path:
     """Make ``out`` a build context for the image of ``profile``; an earlier context there is replaced.
 
-    Raises :class:`InputError` when ``out`` holds something else, or when the profile's prefix is not the Dockerfile's.
+    Raises as :func:`check_context`, and :class:`InputError` when the profile's base is an image.
     """
-    if profile.image.prefix != TREE_PREFIX:
-        raise InputError(
-            f"profile {profile.name}: prefix {profile.image.prefix}, but containers/Dockerfile makes {TREE_PREFIX}",
-            fix="use `orbit image build`",
-        )
-    if out.exists() and not (out / "Dockerfile").is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: exists and is not a build context", fix="choose another place, or remove it")
+    check_context(profile, out)
     base = make_base(profile.image.base, store, progress=progress)
     if base.tar is None:
         raise InputError(
             f"profile {profile.name}: its base is an image, and the Dockerfile begins with a root file system",
             fix="use `orbit image build`",
         )
-    lock = read_lock(root / "uv.lock")
+    lock = profile_lock(profile, root)
     plan = install.make_plan(profile, lock, wheelhouse)
     python = interpreter.obtain_interpreter(store, interpreter.running(), profile.image.prefix)
     environment = content_key(environment_inputs(profile, lock, plan, python))
@@ -72,7 +66,8 @@ def make_context(
         base=base.sha256,
         orbit=own_key(root),
     )
-    cuda = any(dist.name == "nvidia-cuda-nvcc" for dist in plan.distributions())
+    toolkit = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime")  # then the environment has a CUDA_HOME (orbit.env.cuda_home)
+    cuda = any(dist.name.startswith(toolkit) for dist in plan.distributions())
     run = run_config(profile, image_labels(profile, identity), cuda=cuda)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     remove_tree(partial)
@@ -91,6 +86,18 @@ def make_context(
         remove_tree(partial)
         raise
     return out
+
+
+def check_context(profile: Profile, out: Path) -> None:
+    """Raise :class:`InputError` when ``out`` holds something else than a build context, or when the profile's prefix is
+    not the Dockerfile's."""
+    if profile.image.prefix != TREE_PREFIX:
+        raise InputError(
+            f"profile {profile.name}: prefix {profile.image.prefix}, but containers/Dockerfile makes {TREE_PREFIX}",
+            fix="use `orbit image build`",
+        )
+    if out.exists() and not (out / "Dockerfile").is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists and is not a build context", fix="choose another place, or remove it")
 
 
 def configuration_lines(run: RunConfig) -> str:

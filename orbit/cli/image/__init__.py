@@ -11,7 +11,10 @@ import argparse
 from pathlib import Path
 
 from orbit.cli import add_actions, run_action
+from orbit.errors import InputError
 
+COPIED = {"docker-archive": "docker-archive", "docker-daemon": "docker-daemon", "podman": "containers-storage"}
+"""Images that `orbit audit` and `orbit image inspect` read as they are, and what skopeo calls their kind."""
 HELP = "build, inspect, compare, check, slim and carry the image"
 ACTIONS = {
     "build": "lockfile -> kernels -> environment -> OCI layout; what is there is reused",
@@ -36,6 +39,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 run = run_action
+
+
+IMAGE = "an OCI layout, an archive (docker save), or docker-daemon:NAME, podman:NAME"
+"""The help of an argument that takes any image."""
+
+
+def add_layout_argument(parser: argparse.ArgumentParser, *, default: str = "") -> None:
+    """LAYOUT, the same everywhere; it may be left out where a ``default`` is said."""
+    text = f"the image: a folder that is an OCI layout{default and f' (default: {default})'}"
+    parser.add_argument("layout", type=layout_named, metavar="LAYOUT", nargs="?" if default else None, help=text)
+
+
+def layout_named(spec: str) -> Path:
+    """The layout's folder: a path, also as ``oci:PATH``. Raises :class:`InputError` for what names no layout."""
+    kind, colon, name = spec.partition(":")
+    if not colon or Path(spec).exists():
+        return Path(spec)
+    if kind in COPIED:
+        raise InputError(
+            f"{spec}: this command needs an OCI layout, which is a folder",
+            fix=f"make one: skopeo copy {COPIED[kind]}:{name} oci:DIR",
+        )
+    return Path(name) if kind == "oci" else Path(spec)
 
 
 def default_layout(profile: str) -> Path:

@@ -1,8 +1,7 @@
 """Say in what two images differ, and what made them differ: configuration, layers, and files by distribution, down to
 the section of a binary and the kernel.
 
-Each is an OCI layout or an archive (docker save), or docker-daemon:NAME, podman:NAME. Layers with the same
-tar stream are not read. Exit status 1 when they differ.
+Layers with the same tar stream are not read. Exit status 1 when they differ.
 """
 
 from __future__ import annotations
@@ -10,12 +9,16 @@ from __future__ import annotations
 import argparse
 
 from orbit.cli import add_json_option, print_json
+from orbit.cli.image import IMAGE
+from orbit.cli.terminal import print_text
 from orbit.errors import ExitCode, InputError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("images", metavar="IMAGE", nargs="*", help="two of them: the old one and the new one")
+    parser.add_argument(
+        "images", metavar="IMAGE", nargs="*", help=f"two of them, the old one and the new one: each {IMAGE}"
+    )
     parser.add_argument("--quick", action="store_true", help="compare files by digest, do not look into them")
     parser.add_argument("--whole", action="store_true", help="compare the files of equal layers as well")
     parser.add_argument("--files", action="store_true", help="list every file and every part of it")
@@ -49,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
         print_json(found)
     else:
         limit = None if args.files else LIMIT if args.limit is None else args.limit
-        sys.stdout.write(render(found, limit=limit, color=sys.stdout.isatty()))
+        print_text(render(found, limit=limit, color=sys.stdout.isatty()))
     return ExitCode.OK if found.equal else ExitCode.FINDINGS

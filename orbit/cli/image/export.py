@@ -6,15 +6,17 @@ import argparse
 from pathlib import Path
 
 from orbit.cli import add_json_option, print_json
+from orbit.cli.image import add_layout_argument
+from orbit.core.amounts import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
     from orbit.image.export import FORMATS
 
-    parser.add_argument("layout", type=Path, metavar="LAYOUT")
-    parser.add_argument("--format", choices=FORMATS, required=True)
-    parser.add_argument("--out", type=Path, metavar="FILE", required=True)
+    add_layout_argument(parser)
+    parser.add_argument("--format", choices=FORMATS, required=True, help="of the file")
+    parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="the file; replaced in one step")
     parser.add_argument(
         "--tag", metavar="NAME:TAG", default="", help="name inside an archive (default: its own, latest)"
     )
@@ -39,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(result)
         return 0
-    print(f"{result.out}  sha256:{result.sha256}  {result.bytes / 1e6:.1f} MB{result.tool and f'  ({result.tool})'}")
+    print(f"{result.out}  sha256:{result.sha256}  {format_bytes(result.bytes)}{result.tool and f'  ({result.tool})'}")
     return 0

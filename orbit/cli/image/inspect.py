@@ -1,7 +1,6 @@
 """Show what is in an image and what fills it: layers, distributions, packages, device code, duplicates, configuration.
 
-IMAGE is an OCI layout or an archive (docker save), or docker-daemon:NAME, podman:NAME. Layers are read once and
-remembered.
+Layers are read once and remembered.
 """
 
 from __future__ import annotations
@@ -10,12 +9,14 @@ import argparse
 from pathlib import Path
 
 from orbit.cli import add_json_option, print_json
+from orbit.cli.image import IMAGE
+from orbit.cli.terminal import print_text
 from orbit.errors import InputError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("image", metavar="IMAGE", nargs="?")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help=IMAGE)
     parser.add_argument("--brief", action="store_true", help="documents only: layers and configuration, at once")
     parser.add_argument("--verify", action="store_true", help="read every layer and compare it with its digest")
     parser.add_argument("--limit", type=int, metavar="N", help="rows of each list (default: 15; 0: all)")
@@ -60,5 +61,5 @@ def run(args: argparse.Namespace) -> int:
 
         write_atomic(args.html, to_html(found))
     limit = LIMIT if args.limit is None else args.limit or None
-    print_json(found.facts) if args.json else print(render(found.facts, limit=limit))
+    print_json(found.facts) if args.json else print_text(render(found.facts, limit=limit))
     return 0

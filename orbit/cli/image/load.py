@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from orbit.cli import add_json_option, add_profile_option, print_json
-from orbit.cli.image import default_layout
+from orbit.cli.image import add_layout_argument, default_layout
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("layout", type=Path, metavar="LAYOUT", nargs="?", help="default: dist/image-PROFILE")
+    add_layout_argument(parser, default="dist/image-PROFILE")
     add_profile_option(parser)
     parser.add_argument("--tag", metavar="NAME:TAG", help="default: the image's own name, with the tag latest")
     parser.add_argument(

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from orbit.cli import print_json
 from orbit.cli.image.push import add_transfer_options, jobs_of, print_blobs, print_plan
+from orbit.core.amounts import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
     parser.add_argument("reference", metavar="REFERENCE", help="HOST/REPOSITORY:TAG or HOST/REPOSITORY@sha256:...")
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="the layout")
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="the layout; replaced in one step")
     parser.add_argument(
         "--platform", metavar="OS/ARCH", default="linux/amd64", help="which image of several (default: linux/amd64)"
     )
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
         return 0
     print_blobs(result.blobs)
-    print(f"{out}  {result.digest}  ({result.moved_bytes / 1e6:.1f} MB came)")
+    print(f"{out}  {result.digest}  ({format_bytes(result.moved_bytes)} came)")
     if result.remote_digest != result.digest:
         print(f"it was docker's manifest {result.remote_digest}; the layout says the same in OCI's words")
     return 0

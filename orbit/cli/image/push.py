@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbit.cli import add_json_option, print_json
+from orbit.cli.image import add_layout_argument
+from orbit.core.amounts import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("layout", type=Path, metavar="LAYOUT")
+    add_layout_argument(parser)
     parser.add_argument("reference", metavar="REFERENCE", help="HOST/REPOSITORY:TAG")
     parser.add_argument(
         "--mount-from",
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
         return 0
     print_blobs(result.blobs)
-    print(f"{result.reference}  {result.digest}  ({result.moved_bytes / 1e6:.1f} MB sent)")
+    print(f"{result.reference}  {result.digest}  ({format_bytes(result.moved_bytes)} sent)")
     return 0
 
 
@@ -79,11 +80,11 @@ def jobs_of(args: argparse.Namespace) -> int:
 def print_blobs(blobs: Sequence[BlobState]) -> None:
     """One line per blob, on stderr."""
     for blob in blobs:
-        print(f"{blob.name:12} {blob.size / 1e6:9.1f} MB  {blob.digest[7:19]}  {blob.state}", file=sys.stderr)
+        print(f"{blob.name:12} {format_bytes(blob.size):>9}  {blob.digest[7:19]}  {blob.state}", file=sys.stderr)
 
 
 def print_plan(blobs: Sequence[BlobState], moved: int, where: str) -> None:
     """What would travel."""
     print_blobs(blobs)
     count = sum(blob.state == "missing" for blob in blobs)
-    print(f"{where}: {count} of {len(blobs)} blobs, {moved / 1e6:.1f} MB would travel; nothing was changed")
+    print(f"{where}: {count} of {len(blobs)} blobs, {format_bytes(moved)} would travel; nothing was changed")

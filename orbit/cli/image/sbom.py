@@ -1,8 +1,7 @@
 """Say what an image holds, as a bill of materials (CycloneDX 1.6, SPDX 2.3), and whether that is all that should be in
 it: distributions, Debian packages, libraries, kernels, counted against each other. With --licenses: who must read what.
 
-IMAGE is an OCI layout or an archive (docker save), or docker-daemon:NAME, podman:NAME. Layers are read once and
-remembered. Exit status 1 when something is missing, or is there and recorded nowhere.
+Layers are read once and remembered. Exit status 1 when something is missing, or is there and recorded nowhere.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbit.cli import add_json_option, print_json
+from orbit.cli.image import IMAGE
+from orbit.cli.terminal import print_text
 from orbit.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ FORMATS = ("cyclonedx", "spdx")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("image", metavar="IMAGE", nargs="?")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help=IMAGE)
     parser.add_argument("--format", choices=FORMATS, help="which document (default with --out: cyclonedx)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the document there (default: to stdout)")
     parser.add_argument("--dry-run", action="store_true", help="with --out: look and count, write nothing")
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         print_json(result)
     else:
-        sys.stdout.write(render_summary(result))
+        print_text(render_summary(result))
     return ExitCode.FINDINGS if any(finding.fatal for finding in result.findings) else ExitCode.OK
 
 
@@ -84,10 +85,8 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _licences(args: argparse.Namespace, inventory: Inventory) -> int:
-    import sys
-
     from orbit.release.sbom.report import licence_report, render_licences
 
     report = licence_report(inventory, strict=args.strict)
-    print_json(report) if args.json else sys.stdout.write(render_licences(report))
+    print_json(report) if args.json else print_text(render_licences(report))
     return ExitCode.FINDINGS if any(finding.fatal for finding in report.findings) else ExitCode.OK

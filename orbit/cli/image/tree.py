@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orbit.cli import add_profile_option
+from orbit.cli import add_json_option, add_profile_option, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_profile_option(parser)
     parser.add_argument("--wheels", type=Path, metavar="DIR", required=True, help="wheels of a build context")
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="a new folder")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be made, and change nothing")
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,7 +26,14 @@ def run(args: argparse.Namespace) -> int:
     from orbit.profile.model import load_profile
 
     profile, root, store = load_profile(args.profile), checkout_root(), open_store()
-    with store.writer("orbit image tree"):
-        wheels = read_wheelhouse(args.wheels.absolute())
-        print(make_tree(profile, root, wheels, store, out=args.out.absolute(), progress=Console()))
+    wheels, out = read_wheelhouse(args.wheels.absolute()), args.out.absolute()
+    if not args.dry_run:
+        with store.writer("orbit image tree"):
+            make_tree(profile, root, wheels, store, out=out, progress=Console())
+    if args.json:
+        print_json({"profile": profile.name, "tree": out, "wheels": len(wheels.wheels)})
+    elif args.dry_run:
+        print(f"the tree of {profile.image.name} with {len(wheels.wheels)} wheels in {out}\nnothing was changed")
+    else:
+        print(out)
     return 0

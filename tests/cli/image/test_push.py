@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orbit.cli import main
+from orbit.core.amounts import format_bytes
 from orbit.image.oci import read_layout
 from tests.image.registry.conftest import _nobody as _nobody
 from tests.image.registry.conftest import layout as layout
@@ -21,12 +22,18 @@ from tests.image.registry.conftest import registry as registry
 from tests.image.registry.fake import FakeRegistry
 
 
+def size_of(layout: Path) -> str:
+    """All blobs of a layout but its manifest, for people."""
+    image = read_layout(layout)
+    return format_bytes(image.manifest.config.size + sum(layer.size for layer in image.layers))
+
+
 def test_push_says_what_travelled_and_by_what_to_pull(
     registry: FakeRegistry, layout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "push", str(layout), f"{registry.host}/a:1"]) == 0
     said = capsys.readouterr()
-    assert said.out == f"{registry.host}/a:1  {read_layout(layout).digest}  (0.3 MB sent)\n"
+    assert said.out == f"{registry.host}/a:1  {read_layout(layout).digest}  ({size_of(layout)} sent)\n"
     assert said.err.count("moved") == 3
     assert main(["image", "push", str(layout), f"{registry.host}/b:1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,20 @@ def test_the_profile_is_the_one_the_image_names(
     result = build_small(store)
     assert main(["image", "smoke", str(result.layout)]) == 2
     assert f"profile named {PROFILE.name!r}" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_would_run_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(FINDERS, "auto", (lambda: "nothing here",))
+    layout = write_image(tmp_path / "layout", [[file("f")]])
+    words = ["image", "smoke", str(layout), "--profile", "probe", "--dry-run"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "with nothing here\n  probe-cpu: " in said
+    assert said.endswith("checks as each of uid 0, 65534\nnothing was run\n")
+    assert main([*words, "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (run["list"], run["uids"]) == ("probe-cpu", [0, 65534])
+    assert not (tmp_path / "cache").exists()
