@@ -14,6 +14,7 @@ from orbit.audit.installed.environment import read_environment
 from orbit.audit.known import jit
 from orbit.audit.known.jit import find_release, installed, is_tool, load_jit, release_of, tool_release
 from orbit.core.console import Silent
+from orbit.env.activate import load_contract
 from orbit.errors import InputError
 from orbit.profile.model import load_profile
 from tests.writers.elf import write_elf
@@ -125,3 +126,16 @@ def test_versions_choose_the_distribution(tmp_path: Path) -> None:
     facts = read_environment(env.prefix, load_profile("probe"), Silent())
     assert len(installed(facts, ("flash-thing",), ">=0.6")) == 1
     assert installed(facts, ("flash-thing",), "<0.6") == ()
+
+
+NO_DEVICE_CODE = {
+    "NUMBA_CACHE_DIR": "code for the processor",
+    "OUTLINES_CACHE_DIR": "tables of grammars",
+    "SGLANG_CACHE_DIR": "what was measured and downloaded",
+}
+
+
+def test_every_cache_that_the_activation_contract_places_is_known() -> None:
+    placed = {item.name for item in load_contract().variables if "{cache}" in item.value}
+    known = {name for cache in load_jit().caches for name in (*cache.variables, *cache.parent)}
+    assert placed - known == set(NO_DEVICE_CODE)

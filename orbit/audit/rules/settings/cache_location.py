@@ -7,6 +7,7 @@ the entry point's script sets counts as set.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from orbit.audit.models.settings import (
     settings_of,
 )
 from orbit.core.findings import Finding, Severity
+from orbit.env.activate import SOCKETS_BYTES
 
 ID = "cache-location"
 TITLE = "caches of compiled code are local to the node, writable, and of one stack"
@@ -37,8 +39,6 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - names to look for
 USER_PART = re.compile(r"\$\{?(USER|UID|LOGNAME)\b|<uid>|\$\(id ")
 IDENTITY_PART = re.compile(r"<identity>|[0-9a-f]{10,}|(^|[^0-9])\d+\.\d+|cu\d{2,3}|sm_?\d{2,3}|py3\d+")
 SOCKET_FOLDERS = ("TMPDIR", "RAY_TMPDIR")
-MAX_SOCKET_FOLDER = 45
-"""Characters left for a folder of sockets: a socket's path holds 107 and Ray adds about 60."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,15 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
         yield finding
     for name in SOCKET_FOLDERS:
         setting = settings.get(name)
-        if setting is not None and setting.is_known and len(setting.value) > MAX_SOCKET_FOLDER:
+        size = len(os.fsencode(setting.value)) if setting is not None else 0
+        if setting is not None and setting.is_known and size > SOCKETS_BYTES:
             yield Finding(
                 rule=ID,
                 severity=Severity.WARNING,
                 subject=name,
-                message=f"has {len(setting.value)} characters: sockets below it get paths longer than the 107 allowed",
+                message=f"has {size} bytes: the paths of sockets below it get longer than the 107 allowed",
                 evidence={"value": setting.value},
-                fix=f"use a folder of at most {MAX_SOCKET_FOLDER} characters",
+                fix=f"use a folder of at most {SOCKETS_BYTES} bytes",
             )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from orbit.audit.rules import RULES
 from orbit.core.findings import Finding, Severity
+from orbit.env.activate import SOCKETS_BYTES
 from tests.audit.rules.settings.rootfs import PREFIX, Rootfs, judge_environment, judge_image
 
 RULE = RULES["cache-location"]
@@ -138,8 +139,9 @@ def test_an_entry_point_whose_text_is_not_known(image: Rootfs) -> None:
 def test_folders_of_sockets_are_short(rootfs: Rootfs) -> None:
     long = "/var/" + "x" * 60
     finding = only(judge_image(RULE, rootfs, {**DRIVER, "RAY_TMPDIR": long}))
-    assert (finding.subject, "65 characters" in finding.message) == ("RAY_TMPDIR", True)
-    assert judge_image(RULE, rootfs, {**DRIVER, "RAY_TMPDIR": long[:45]}) == []
+    assert (finding.subject, "65 bytes" in finding.message) == ("RAY_TMPDIR", True)
+    assert judge_image(RULE, rootfs, {**DRIVER, "RAY_TMPDIR": long[:SOCKETS_BYTES]}) == []
+    assert len(judge_image(RULE, rootfs, {**DRIVER, "RAY_TMPDIR": long[: SOCKETS_BYTES + 1]})) == 1
 
 
 def test_the_activation_contract_is_clean(image: Rootfs) -> None:
