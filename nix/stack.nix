@@ -134,7 +134,7 @@ in
       from orbit.image.runtime import state_script
       sys.stdout.buffer.write(state_script())
       ' >$out/share/orbit/state.sh
-      echo '{"made-by": "nix", "identity": "${identity}"}' >$out/share/orbit/environment.json
+      printf '{\n  "made-by": "nix",\n  "identity": "%s"\n}\n' ${identity} >$out/share/orbit/environment.json
     '';
     passthru = (old.passthru or { }) // {
       inherit (profile) leftOut;

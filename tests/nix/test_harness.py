@@ -160,21 +160,41 @@ def test_the_lint_check_passes() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_compiler_of_the_lock_compiles(tmp_path: Path) -> None:
-    if not any("nvidia_cuda_nvcc" in name for name in os.listdir(os.environ.get("ORBIT_NIX_WHEELS", "."))):
+def need_cuda_wheels() -> str:
+    inputs = need_wheels()
+    if not any(name.startswith("nvidia_cuda_nvcc") for name in os.listdir(os.environ["ORBIT_NIX_WHEELS"])):
         pytest.skip("ORBIT_NIX_WHEELS has no CUDA wheels")
+    return inputs
+
+
+def test_the_compiler_of_the_lock_compiles(tmp_path: Path) -> None:
     source = tmp_path / "kernel.cu"
     source.write_text("__global__ void twice(float *x) { x[threadIdx.x] *= 2; }\n")
     script = f'nvcc -gencode arch=compute_90a,code=sm_90a -cubin -o {tmp_path}/k.cubin {source} && echo "$CUDA_HOME"'
-    done = harness(need_wheels(), "develop", "cuda", "sh", "-c", script)
+    done = harness(need_cuda_wheels(), "develop", "cuda", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("/cuda")
     assert (tmp_path / "k.cubin").read_bytes().startswith(b"\x7fELF")
 
 
 def test_a_kernel_is_built_and_proved_inside_nix() -> None:
-    if not any("nvidia_cuda_nvcc" in name for name in os.listdir(os.environ.get("ORBIT_NIX_WHEELS", "."))):
-        pytest.skip("ORBIT_NIX_WHEELS has no CUDA wheels")
-    done = harness(need_wheels(), "build", "kernels-probe", "sh", "-c", "ls $result/orbit-probe/")
+    done = harness(need_cuda_wheels(), "build", "kernels-probe", "sh", "-c", "ls $result/orbit-probe/")
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"orbit_probe-.*\.whl\n", done.stdout)
+
+
+def test_an_environment_starts_through_its_entry_point(tmp_path: Path) -> None:
+    script = (
+        f"export ORBIT_STATE={tmp_path}/state; \"$result/bin/orbit-entrypoint\" sh -c 'env -0; python -m orbit_probe'"
+    )
+    done = harness(need_cuda_wheels(), "build", "stack-probe", "sh", "-c", script)
+    words = done.stdout.split("\0")
+    env = {name: value for name, _, value in (word.partition("=") for word in words[:-1])}
+    assert env["PYTHONNOUSERSITE"] == "1"
+    assert re.match(rf"{tmp_path}/state/cache/[0-9a-f]{{12}}/", env["TRITON_CACHE_DIR"])
+    assert env["PATH"].startswith(f"{env['ORBIT_PREFIX']}/bin:")
+    seen = json.loads(words[-1])
+    # what is in the file is known without a driver; with one the probe says what it loaded
+    assert seen["status"] in {"no-driver", "ok", "no-device"}
+    if seen["status"] == "no-driver":
+        assert seen["images"] == ["sm_100a", "sm_90a"]
