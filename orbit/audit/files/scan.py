@@ -201,7 +201,9 @@ def read_facts(path: str, data: Buffer, digest: str, keep: tuple[Range, ...] = (
             return Scanned(digest, damaged=f"{path}: its tables are spread over the file: not read")
         start, stop = error.range
         more = AGAIN_BYTES << (2 * len(keep))
-        return Scanned(digest, missing=(*keep, (start, min(max(stop, start + more), start + DENSE_BYTES))))
+        # before it, too: names lie in the string table in another order than their symbols
+        before = min(start, more // 2 if keep else 0, DENSE_BYTES // 2)
+        return Scanned(digest, missing=(*keep, (start - before, min(max(stop, start + more), start + DENSE_BYTES))))
     return Scanned(digest, found, exports)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import mmap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from orbit.audit.binary.dynamic import Export as Symbol
 from orbit.audit.binary.dynamic import read_exports
 from orbit.audit.binary.elf import MalformedBinary, MappedFile, open_elf
-from orbit.audit.binary.sparse import Window
+from orbit.audit.binary.sparse import NotKept, Window
 from orbit.audit.files import keeper, scan
 from orbit.audit.files.objects import read_objects
 from orbit.audit.files.scan import Scanned, digest_of, is_plain, is_text, scan_member
@@ -166,3 +167,27 @@ def test_what_is_known_of_debian_packages_is_kept() -> None:
     wanted = ("var/lib/dpkg/status", "var/lib/dpkg/info/libc6:amd64.list")
     assert all(is_text(path) for path in wanted)
     assert not any(is_text(path) for path in ("var/lib/dpkg/info/libc6.md5sums", "x/var/lib/dpkg/status"))
+
+
+def test_names_that_lie_in_descending_order_are_had_in_a_few_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in cuSPARSELt 0.7.1, after patchelf: 26 MB of names at the end, in another order than their symbols."""
+    first, step, size = 80 << 20, 1 << 20, 1 << 27
+    names = [first - number * step for number in range(30)]
+
+    def read(elf: object, path: str) -> None:
+        for at in names:
+            if not any(start <= at < stop for start, stop in asked):
+                raise NotKept(at, 8)
+        raise MalformedBinary("read to its end")
+
+    monkeypatch.setattr(scan, "Elf", lambda data, path: SimpleNamespace(machine=0))
+    monkeypatch.setattr(scan, "object_of", read)
+    asked: tuple[tuple[int, int], ...] = ()
+    for _reading in range(scan.MAX_READINGS):
+        found = scan.read_facts("libx.so", b"", "", asked)
+        if not found.missing:
+            break
+        asked = found.missing
+    assert "read to its end" in found.damaged
+    assert all(0 <= start < stop for start, stop in asked)
+    assert sum(stop - start for start, stop in asked) < size
