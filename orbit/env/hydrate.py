@@ -267,7 +267,8 @@ def check_machine(manifest: Manifest, where: str) -> None:
         library = (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
     if manifest.glibc and _number(library) < _number(manifest.glibc):
         raise RefusedError(
-            f"{where}: its binaries need glibc {manifest.glibc}, and this machine has {library or 'no glibc'}", fix=fix
+            f"{where}: its binaries need glibc {manifest.glibc}, and this machine has {library or 'no glibc'}",
+            fix=f"{fix}; the interpreter of ./orbitw needs less than one that was compiled on a newer system",
         )
 
 
@@ -318,7 +319,6 @@ def _fill(
         writer.write(member.name, member.source)
     applied = tuple(editable.apply(place, project) for project in projects)
     missing = _start(place, archive.manifest, options)
-    tree.sync(place)
     writer.finish()
     _check_identity(place, archive.manifest)
     tree.sync(place)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Archive and unpack a real environment, and do the same with the tools people use for it.
 
-    .venv/bin/python tests/bench/bench_archive.py PREFIX [--work DIR] [--only NAME] [--keep]
+    .venv/bin/python tests/bench/bench_archive.py PREFIX [--work DIR] [--only NAME] [--keep | --count]
 
 Each step is a process of its own, timed from outside: wall and processor seconds (children included), peak memory of
 the largest process, bytes written. The file system's cache is emptied before each step when this runs as root. Steps:
@@ -10,7 +10,8 @@ the largest process, bytes written. The file system's cache is emptied before ea
     tar-zstd  tar | zstd -3 -T0                            untar     zstd -d | tar x
     tar-gz    tar | gzip -1 (what conda-pack writes: tar.gz, one thread, level 1 in the field; it needs a conda prefix)
 
-Unpacked trees are removed at once; archives at the end unless --keep. Needs about 1.5 times the size of PREFIX.
+Unpacked trees are removed at once; archives at the end unless --keep. Needs about 1.5 times the size of PREFIX. With
+--count archives are only counted, and nothing is unpacked: for a machine without that room.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path)
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--count", action="store_true")
     args = parser.parse_args()
     prefix = args.prefix.resolve()
     work = Path(tempfile.mkdtemp(prefix="orbit-bench-", dir=args.work))
@@ -77,6 +79,14 @@ def main() -> int:
         "untar": ([*pipe, f"mkdir '{out}' && zstd -q -d -c '{other}' | tar -C '{out}' -xf -"], lambda: tree_bytes(out)),
         "tar-gz": ([*pipe, f"tar -C '{prefix}' -cf - . | gzip -1 > '{gz}'"], lambda: gz.stat().st_size),
     }
+    if args.count:
+        count = f"wc -c > '{work}/bytes'"
+        packing = {
+            "archive": f"'{sys.executable}' -m orbit env archive '{prefix}' --output - | {count}",
+            "tar-zstd": f"tar -C '{prefix}' -cf - . | zstd -q -3 -T0 | {count}",
+            "tar-gz": f"tar -C '{prefix}' -cf - . | gzip -1 | {count}",
+        }
+        steps = {name: ([*pipe, line], lambda: int((work / "bytes").read_text())) for name, line in packing.items()}
     try:
         for name, (argv, size) in steps.items():
             if not args.only or name in args.only:
