@@ -193,25 +193,26 @@ def _deviations(files: Files) -> Iterator[str]:
 
 
 def _waivers(decision: Decision, files: Files) -> Iterator[str]:
-    rows: dict[tuple[str, str, str], None] = {}
+    rows: dict[str, tuple[str, str, str]] = {}  # what environment and image have alike is one
     for report in facts.audits_of(files).values():
         for finding in report.findings:
             if finding.waiver:
                 parts = WAIVED.fullmatch(finding.waiver)
                 reason, until = (parts["reason"], parts["expires"]) if parts else (finding.waiver, "never")
-                rows[(f"{finding.rule} {finding.subject}: {finding.message}", reason, until)] = None
-    parts_left = list(_left_out(decision.profile, files))
+                name = f"{finding.rule} {finding.subject}"
+                rows.setdefault(name, (f"{name}: {finding.message}", reason, until))
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for part in parts_left:
+    for part in _left_out(decision.profile, files):
         if part.waiver is not None:
             groups.setdefault((part.stage, part.waiver.reason, str(part.waiver.expires)), []).append(part.what)
     count = len(rows) + sum(map(len, groups.values()))
     for (stage, reason, until), names in groups.items():
-        rows[(f"{stage}: left out: {', '.join(names)}", reason, until)] = None
+        what = f"{stage}: left out: {', '.join(names)}"
+        rows[what] = (what, reason, until)
     yield f"## Waivers ({count})"
     yield ""
     if rows:
-        yield from _table(("what", "accepted because", "until"), sorted(rows, key=lambda row: row[2]))
+        yield from _table(("what", "accepted because", "until"), sorted(rows.values(), key=lambda row: row[2]))
     else:
         yield "None."
 
