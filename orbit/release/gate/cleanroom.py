@@ -190,7 +190,7 @@ def _run(argv: tuple[str, ...], job: Job) -> _Ran:
         order = Order(argv=argv, cwd=home, environment={**environment, **kept}, socket="", namespace=False)
         status = _ordered(order, log, job.progress)
         return _Ran(status, _tail(log), "none", "--fence none was given", Seen({}, {}, {}))
-    with fence(hosts, upstream()) as wall:
+    with fence(place, hosts, upstream()) as wall:
         reason = why_no_namespace()
         job.progress.step(f"clean room: {' '.join(argv)}, {len(hosts)} declared hosts, fence {_kind(reason)}")
         order = Order(argv=argv, cwd=home, environment=environment, socket=str(wall.path), namespace=not reason)

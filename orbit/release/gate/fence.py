@@ -15,7 +15,6 @@ import re
 import selectors
 import socket
 import socketserver
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Collection, Generator, Mapping
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 
 from orbit.errors import InputError
 
+SOCKET = "fence"
 HEAD_BYTES = 64 << 10
 PIECE_BYTES = 64 << 10
 CONNECT_S = 30.0
@@ -112,18 +112,22 @@ class Fence:
 
 
 @contextlib.contextmanager
-def fence(allowed: Collection[str], onward: tuple[str, int] | None) -> Generator[Fence]:
-    """A proxy that lets ``allowed`` through while the block runs."""
-    with tempfile.TemporaryDirectory(prefix="orbit-fence-") as folder:
-        path = Path(folder) / "socket"
-        wall = Fence(path, Allowed(frozenset(allowed)), onward)
-        with _Server(str(path), wall) as server:
+def fence(folder: Path, allowed: Collection[str], onward: tuple[str, int] | None) -> Generator[Fence]:
+    """A proxy that lets ``allowed`` through while the block runs; its socket is in ``folder``."""
+    wall = Fence(folder / SOCKET, Allowed(frozenset(allowed)), onward)
+    # a socket's address has room for 107 bytes, and a folder's path may be longer
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _Server(f"/proc/self/fd/{handle}/{SOCKET}", wall) as server:
             thread = threading.Thread(target=server.serve_forever, daemon=True)
             thread.start()
             try:
                 yield wall
             finally:
                 server.shutdown()
+    finally:
+        os.close(handle)
+        wall.path.unlink(missing_ok=True)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

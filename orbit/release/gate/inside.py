@@ -107,12 +107,23 @@ def serve(listener: socket.socket, fence: str, command: int) -> None:
         threading.Thread(target=_pass, args=(client, fence), daemon=True).start()
 
 
+def connect(path: str) -> socket.socket:
+    """A connection to the socket at ``path``, however long that is (an address has room for 107 bytes)."""
+    folder, _, name = path.rpartition("/")
+    wall = socket.socket(socket.AF_UNIX)
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        wall.connect(f"/proc/self/fd/{handle}/{name}")
+    except OSError:
+        wall.close()
+        raise
+    finally:
+        os.close(handle)
+    return wall
+
+
 def _pass(client: socket.socket, fence: str) -> None:
-    with client, socket.socket(socket.AF_UNIX) as wall:
-        try:
-            wall.connect(fence)
-        except OSError:
-            return
+    with client, contextlib.suppress(OSError), connect(fence) as wall:
         back = threading.Thread(target=_copy, args=(wall, client), daemon=True)
         back.start()
         _copy(client, wall)

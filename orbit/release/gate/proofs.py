@@ -212,7 +212,10 @@ def _stray(case: Case, smoke: _Smoke, device: CheckResult | None) -> Judgement:
 def _target_shown(case: Case, target: GpuTarget, found: list[tuple[_Smoke, SmokeRun, CheckResult]]) -> Judgement:
     profile = case.evidence.profile
     devices = " or ".join(target.devices)
-    how = f"on a machine with {devices}: orbit image smoke --gpu, sign the report, and give it with --evidence"
+    how = (
+        f"on a machine with {devices}: orbit image smoke LAYOUT --gpu --json, orbit gate attest; then --evidence DIR "
+        "here (docs/attest.md)"
+    )
     if not found:
         return case.unproven(f"nobody signed that it ran on {devices}", subject=target.name, fix=how)
     passed: set[tuple[str, str]] = set()
@@ -241,7 +244,7 @@ def _target_shown(case: Case, target: GpuTarget, found: list[tuple[_Smoke, Smoke
 
 def qualification(case: Case) -> Iterator[Judgement]:
     """At least one signed record of this image passed, and none of another machine failed."""
-    fix = "on a machine with the image: orbit qualify record, sign the record, and give it with --evidence"
+    fix = "in the image: orbit qualify record, orbit gate attest; then --evidence DIR here (docs/qualify.md)"
     bad = [
         case.problem(item, subject=item.file) for item in case.evidence.problems if item.predicate == "qualification"
     ]

@@ -13,6 +13,7 @@ import pytest
 
 from orbit.errors import InputError
 from orbit.release.gate.fence import Allowed, fence, hosts_in, upstream
+from orbit.release.gate.inside import connect
 
 
 class Page(BaseHTTPRequestHandler):
@@ -40,9 +41,8 @@ def server() -> Iterator[int]:
 
 
 def ask(path: Path, *pieces: bytes) -> bytes:
-    with socket.socket(socket.AF_UNIX) as client:
+    with connect(str(path)) as client:
         client.settimeout(20)
-        client.connect(str(path))
         for piece in pieces:
             client.sendall(piece)
         client.shutdown(socket.SHUT_WR)
@@ -52,8 +52,8 @@ def ask(path: Path, *pieces: bytes) -> bytes:
         return said
 
 
-def test_a_declared_host_is_reached_by_plain_http(server: int) -> None:
-    with fence({"127.0.0.1"}, None) as wall:
+def test_a_declared_host_is_reached_by_plain_http(server: int, tmp_path: Path) -> None:
+    with fence(tmp_path, {"127.0.0.1"}, None) as wall:
         request = f"GET http://127.0.0.1:{server}/a?b=c HTTP/1.1\r\nHost: x\r\nX-Own: 1\r\nProxy-Connection: y\r\n\r\n"
         said = ask(wall.path, request.encode())
         assert said.startswith(b"HTTP/1.0 200")
@@ -62,8 +62,8 @@ def test_a_declared_host_is_reached_by_plain_http(server: int) -> None:
         assert wall.seen().refused == {}
 
 
-def test_and_through_a_tunnel(server: int) -> None:
-    with fence({"127.0.0.1"}, None) as wall:
+def test_and_through_a_tunnel(server: int, tmp_path: Path) -> None:
+    with fence(tmp_path, {"127.0.0.1"}, None) as wall:
         request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
         said = ask(wall.path, request, b"GET /inside HTTP/1.0\r\n\r\n")
         assert said.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.0 200")
@@ -82,36 +82,45 @@ def test_and_through_a_tunnel(server: int) -> None:
         "GET http://127.0.0.1:99999999/ HTTP/1.1",
     ],
 )
-def test_nothing_else_is(request_line: str) -> None:
-    with fence({"127.0.0.1"}, None) as wall:
+def test_nothing_else_is(request_line: str, tmp_path: Path) -> None:
+    with fence(tmp_path, {"127.0.0.1"}, None) as wall:
         assert ask(wall.path, f"{request_line}\r\n\r\n".encode()).startswith(b"HTTP/1.1 403")
         assert wall.seen().contacted == {}
         assert sum(wall.seen().refused.values()) == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\r\n\r\n", b"nonsense\r\n\r\n", b"\xff\x00" * 40_000])
-def test_what_is_no_request_ends_no_fence(data: bytes, server: int) -> None:
-    with fence({"127.0.0.1"}, None) as wall:
+def test_what_is_no_request_ends_no_fence(data: bytes, server: int, tmp_path: Path) -> None:
+    with fence(tmp_path, {"127.0.0.1"}, None) as wall:
         with contextlib.suppress(OSError):  # the fence may hang up while the rest is sent
             assert ask(wall.path, data)[:12] in (b"", b"HTTP/1.1 400")
         request = f"GET http://127.0.0.1:{server}/still HTTP/1.0\r\n\r\n".encode()
         assert b"/still" in ask(wall.path, request)
 
 
-def test_a_host_that_cannot_be_reached_is_told() -> None:
+def test_a_host_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with fence({"127.0.0.1"}, None) as wall:
+        with fence(tmp_path, {"127.0.0.1"}, None) as wall:
             assert ask(wall.path, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.1 502")
             assert "127.0.0.1" in wall.seen().failed
 
 
-def test_a_proxy_of_the_host_is_asked_with_the_whole_address(server: int) -> None:
-    with fence({"example.com"}, ("127.0.0.1", server)) as wall:
+def test_a_proxy_of_the_host_is_asked_with_the_whole_address(server: int, tmp_path: Path) -> None:
+    with fence(tmp_path, {"example.com"}, ("127.0.0.1", server)) as wall:
         said = ask(wall.path, b"GET http://example.com/a HTTP/1.0\r\n\r\n")
         assert said.endswith(b"http://example.com/a None None")
         assert wall.seen().contacted == {"example.com": 1}
+
+
+def test_its_socket_may_lie_deep_and_goes_with_it(server: int, tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    with fence(deep, {"127.0.0.1"}, None) as wall:
+        request = f"GET http://127.0.0.1:{server}/deep HTTP/1.0\r\n\r\n".encode()
+        assert b"/deep" in ask(wall.path, request)
+    assert list(deep.iterdir()) == []
 
 
 def test_a_dot_stands_for_everything_below() -> None:

@@ -54,7 +54,7 @@ def test_proxy_variables_lead_to_the_fence(tmp_path: Path, namespace: bool) -> N
         "try:\n    urllib.request.urlopen('http://undeclared.example/x', timeout=20)\n"
         "except urllib.error.HTTPError as error:\n    print(error.code)\n"
     )
-    with fence(frozenset(), None) as wall:
+    with fence(tmp_path, frozenset(), None) as wall:
         made = order(tmp_path, sys.executable, "-c", program, socket=str(wall.path), namespace=namespace)
         assert start(made)[:2] == (0, b"403\n")
         assert wall.seen().refused == {"undeclared.example": 1}
