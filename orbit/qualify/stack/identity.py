@@ -28,8 +28,16 @@ def identity_of(kind: Literal["cpu", "cuda"]) -> Identity:
         device=_gpu() if kind == "cuda" else _cpu(),
         versions={name: value for name, value in _versions(kind).items() if value},
         environment=str(own_environment().get("identity", "")),
-        variables={name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
+        variables=_variables(),
     )
+
+
+def _variables() -> dict[str, str]:
+    """Those that change numbers; not the ones that name a folder, or what extensions are compiled for."""
+    found = sorted(os.environ.items())
+    chosen = {name: value for name, value in found if VARIABLES.fullmatch(name) and "/" not in value}
+    chosen.pop("TORCH_CUDA_ARCH_LIST", None)
+    return chosen
 
 
 def _gpu() -> Device:

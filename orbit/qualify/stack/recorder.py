@@ -23,26 +23,25 @@ type Tensor = Any
 
 def bits(tensor: Tensor) -> Bits:
     """A tensor's bytes and statistics; needs no numpy."""
-    plain = tensor.detach().contiguous().cpu()
-    count = plain.numel() * plain.element_size()
-    data = ctypes.string_at(plain.data_ptr(), count) if count else b""
-    dtype = str(plain.dtype).removeprefix("torch.")
-    return Bits(dtype, tuple(plain.shape), data, _stats(plain) if plain.is_floating_point() and count else None)
+    plain = tensor.detach().contiguous()
+    stats = _stats(plain) if plain.is_floating_point() and plain.numel() else None
+    host = plain.cpu()
+    count = host.numel() * host.element_size()
+    data = ctypes.string_at(host.data_ptr(), count) if count else b""
+    return Bits(str(host.dtype).removeprefix("torch."), tuple(host.shape), data, stats)
 
 
 def _stats(plain: Tensor) -> Stats:
-    wide = plain.double()
-    finite = wide[torch.isfinite(wide)]
-    missing = wide.numel() - finite.numel()
-    if not finite.numel():
+    """Computed where the tensor is, and brought over in one piece."""
+    wide = plain.double().flatten()
+    finite = torch.isfinite(wide)
+    missing = int((~finite).sum())
+    if missing == wide.numel():
         return Stats(nonfinite=missing)
-    return Stats(
-        min=float(finite.min()),
-        max=float(finite.max()),
-        mean=float(finite.mean()),
-        rms=float(finite.square().mean().sqrt()),
-        nonfinite=missing,
-    )
+    wide = wide[finite] if missing else wide
+    parts = torch.stack([wide.amin(), wide.amax(), wide.mean(), wide.square().mean().sqrt()])
+    low, high, mean, rms = parts.tolist()
+    return Stats(min=low, max=high, mean=mean, rms=rms, nonfinite=missing)
 
 
 @dataclass(frozen=True, slots=True)
