@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from orbit.core.console import Silent
 from orbit.core.findings import Skipped, error_finding
 from orbit.core.store import Store
 from orbit.env import interpreter
+from orbit.env.activate import activation_of, render
 from orbit.env.archive import plan_archive, write_archive_file
 from orbit.env.create import create_environment
 from orbit.errors import ExitCode, InputError, MissingError, RefusedError
@@ -22,6 +24,7 @@ from orbit.image.own import read_own
 from orbit.image.smoke.report import SmokeRun
 from orbit.profile.model import Profile, load_profile
 from orbit.release.evidence import Result
+from orbit.release.second_place import choose_place
 from orbit.release.second_prefix import (
     Request,
     SecondPrefix,
@@ -31,8 +34,8 @@ from orbit.release.second_prefix import (
     verdict,
     without_path,
 )
-from orbit.smoke.model import FAILED, PASSED, Check, CheckResult, SmokeList
-from tests.env.archives import plan_of
+from orbit.smoke.model import FAILED, PASSED, Check, CheckResult, Conditions, SmokeList
+from tests.env.archives import everything, plan_of, unpack
 from tests.env.wheels import House, write_wheel
 from tests.profile.locks import lock_text
 from tests.writers.tiny_image import folder, write_image
@@ -183,6 +186,34 @@ def test_a_folder_that_user_may_not_write_to_is_said(
     with pytest.raises(Exception, match="user 65534 may not write there") as caught:
         prove(Request(archive=archive, prefix=place / "closed" / "env", profile=profile), progress=Silent())
     assert getattr(caught.value, "code", None) == ExitCode.REFUSED
+
+
+@pytest.mark.integration
+def test_a_read_only_environment_is_activated_and_used_without_a_write(archive: Path, place: Path) -> None:
+    """Activated in a shell, as another user, with a checkout on top; afterwards every path is as it was."""
+    root = place / "checkout"
+    (root / "src" / "mine").mkdir(parents=True, exist_ok=True)
+    (root / "src" / "mine" / "__init__.py").write_text("def main():\n    print('mine', __file__)\n")
+    (root / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\n[project.scripts]\nmine = "mine:main"\n'
+    )
+    prefix = place / "used"
+    unpack(archive, prefix, root)
+    before = everything(prefix)
+    who = choose_place(prefix, 65534 if os.geteuid() == 0 else os.geteuid())
+    if who.choice is None:
+        pytest.skip(who.reason)
+    state = "/tmp/state"
+    script = render(activation_of(prefix, state), state, "sh")
+    script += (
+        "python3.12 -c 'import hello, sys; print(hello.X, sys.prefix)'\nmine\ntouch \"$(dirname $(which mine))/x\"\n"
+    )
+    argv = who.argv(["/bin/sh", "-c", script], Conditions())
+    argv[argv.index("--chdir") : argv.index("--chdir")] = ["--ro-bind", str(root), str(root)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [f"1 {prefix}", f"mine {root}/src/mine/__init__.py"], done.stderr
+    assert "Read-only file system" in done.stderr
+    assert everything(prefix) == before
 
 
 def test_the_image_must_hold_the_same_environment(tmp_path: Path) -> None:
