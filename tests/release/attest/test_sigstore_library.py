@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,19 @@ def test_a_bundle_that_was_tampered_with(root: Path, change: Callable[[dict[str,
         check(envelope(whole), root)
     assert refused.value.cause is Cause.BAD_SIGNATURE
     assert len(refused.value.what) < 1500
+
+
+def test_a_bundle_that_two_readers_read_differently(root: Path) -> None:
+    whole, other = bundle(), statement_bytes(statement(passed=None))
+    good = envelope(copy.deepcopy(whole))
+    with pytest.raises(NotBelieved, match="the bundle was signed over another payload"):
+        check(replace(good, payload=other), root)
+    # the library knows each field by two names
+    whole["dsse_envelope"] = whole["dsseEnvelope"]
+    whole["dsseEnvelope"] = {**whole["dsseEnvelope"], "payload": base64.b64encode(other).decode()}
+    with pytest.raises(NotBelieved) as refused:
+        check(envelope(whole), root)
+    assert refused.value.cause is Cause.BAD_SIGNATURE
 
 
 def test_another_world_is_not_believed(tmp_path: Path) -> None:
