@@ -150,8 +150,12 @@ def link_or_copy(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP):
             raise
-        shutil.copyfile(source, target)
-        os.chmod(target, 0o444)
+        try:
+            shutil.copyfile(source, target)
+            os.chmod(target, 0o444)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def sha256_file(path: Path) -> str:

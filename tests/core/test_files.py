@@ -354,6 +354,7 @@ def test_a_copy_that_finds_no_room_names_where_it_was_to_go(tmp_path: Path, monk
         link_or_copy(source, target)
     assert str(target) in str(from_os_error(caught.value, "testing"))
     assert str(source) not in str(from_os_error(caught.value, "testing"))
+    assert not target.exists()
 
 
 # --- from_os_error ----------------------------------------------------------------------------------------------------
