@@ -17,6 +17,7 @@ from orbit.audit.reports.report import TargetReport
 from orbit.core.records import convert
 from orbit.errors import MissingError, OrbitError
 from orbit.profile.model import Profile
+from orbit.profile.place import lock_name
 from orbit.release.attest.statement import COVERAGE as COVERAGE_TYPE
 from orbit.release.attest.statement import PROVENANCE as PROVENANCE_TYPE
 from orbit.release.attest.statement import parse_time
@@ -205,10 +206,10 @@ def judge_provenance(case: Case) -> Claim:
             return wrong, ""
         found = convert(statement.predicate, Provenance, PROVENANCE)
         build, lock = found.build_definition, case.files[LOCK].decode(errors="replace")
-        outside = build.external_parameters
+        outside, name = build.external_parameters, lock_name(case.profile)
         wrong = unequal("profile", outside.profile, case.profile.name)
         wrong += unequal("commit", outside.source.digest.get("gitCommit", ""), case.decision.commit)
-        locks = [item.digest.get("sha256") for item in build.resolved_dependencies if item.name == LOCK]
+        locks = [item.digest.get("sha256") for item in build.resolved_dependencies if item.name == name]
         wrong += unequal("lock", locks, [sha256(case.files[LOCK])])
         built = {item.wheel: item.wheel_sha256 for item in facts.kernels_of(case.files).manifests}
         named = {item.name: item.digest.get("sha256", "") for item in build.resolved_dependencies}

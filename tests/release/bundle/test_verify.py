@@ -8,10 +8,12 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orbit.errors import ExitCode, InputError, MissingError, RefusedError
+from orbit.profile.model import load_profile
 from orbit.release.attest.keys import public_pem
 from orbit.release.attest.signers import LocalSigner
 from orbit.release.attest.statement import PREDICATES
@@ -50,6 +52,16 @@ def test_what_the_report_says_of_the_bundle(world: World) -> None:
     names = [item.name for item in report.claims]
     assert len(names) == len(set(names))
     assert {"files", "signature", "provenance", "gpu-arch-coverage", "sbom", "target h100", "target b200"} <= set(names)
+
+
+def test_a_profile_with_a_lock_of_its_own(tmp_path: Path) -> None:
+    own = msgspec.structs.replace(load_profile("probe"), lock="env/profiles/own")
+    world = World(tmp_path, profile=own).make()
+    assert not (world.root / "uv.lock").exists()
+    world.bundle()
+    report = world.verify()
+    assert report.verdict is Verdict.VERIFIED, [item for item in report.claims if item.state is State.CONTRADICTED]
+    assert claim(report, "provenance").state is State.PROVEN
 
 
 def test_nothing_is_written_and_nothing_is_left_open(world: World, folder: Path) -> None:

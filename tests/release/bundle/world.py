@@ -29,6 +29,7 @@ from orbit.image.smoke.run import load_list
 from orbit.kernels.manifest import Binary
 from orbit.kernels.recipe import gencode_pairs
 from orbit.profile.model import Profile, load_profile
+from orbit.profile.place import lock_name, project_name
 from orbit.release.attest.dsse import write_envelope
 from orbit.release.attest.keys import public_pem
 from orbit.release.attest.signers import LocalSigner, sign_statement
@@ -187,17 +188,25 @@ def claim(judged: Report, name: str) -> Claim:
 def write_checkout(world: World) -> None:
     """The files of this checkout that a release reads, and a gate that trusts the lab."""
     profile = world.profile
-    names = ["uv.lock", "pyproject.toml", "ci/gate.toml", f"containers/{profile.image.base}.lock"]
+    names = ["ci/gate.toml", f"containers/{profile.image.base}.lock"]
     names += [f"env/profiles/{profile.name}.toml"]
     names += [f"containers/smoke/{name}.toml" for name in (*profile.smoke, *profile.smoke_gpu)]
     names += [f"kernels/recipes/{name}.toml" for name in (*profile.kernels.core, *profile.kernels.extended)]
     for name in names:
-        target = world.root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, target)
+        _copy(ROOT / name, world.root / name)
+    _copy(ROOT / "uv.lock", world.root / lock_name(profile))
+    _copy(ROOT / "pyproject.toml", world.root / project_name(profile))
+    if profile.lock:
+        place = world.root / "env" / "profiles" / f"{profile.name}.toml"
+        place.write_text(place.read_text().replace("schema = 1\n", f'schema = 1\nlock = "{profile.lock}"\n', 1))
     gate = world.root / "ci" / "gate.toml"
     gate.write_text(gate.read_text() + TRUST)
     write_atomic(world.root / "ci" / "keys" / "lab.pub", public_pem(world.lab.key.public_key()))
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
 
 
 # --- run --------------------------------------------------------------------------------------------------------------
@@ -208,7 +217,7 @@ def write_run(world: World) -> None:
     folder, profile = world.run, world.profile
     folder.mkdir(parents=True)
     manifests = KernelManifests(manifests=(_manifest(profile),))
-    lock = sha256_file(world.root / "uv.lock")
+    lock = sha256_file(world.root / lock_name(profile))
     labels = {
         "io.orbit.profile": profile.name,
         "io.orbit.lock": lock,
