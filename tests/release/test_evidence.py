@@ -13,8 +13,6 @@ from orbit.release.evidence import (
     Result,
     StageRecord,
     Summary,
-    format_bytes,
-    format_seconds,
     render_markdown,
     write_stage,
     write_summary,
@@ -82,7 +80,7 @@ def test_the_page_leads_with_the_verdict_and_hides_nothing(tmp_path: Path) -> No
         "**image**: an earlier stage failed",
         "error `record-hash` a.py: bytes differ",
         "error `arch-coverage` b.so: no sm_100 (Hopper only)",
-        "| audit | failed | 4.2 s | 73 MB |",
+        "| audit | failed | 4.2 s | 73.0 MB |",
     ):
         assert text in page
     assert page.index("## Findings") < page.index("record-hash") < page.index("## Waived")
@@ -93,18 +91,3 @@ def test_summary_writes_both_forms(tmp_path: Path) -> None:
     write_summary(tmp_path, summary(stage()))
     assert load_json(tmp_path / "summary.json", Summary).image_digest == DIGEST
     assert "reused" not in (tmp_path / "summary.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.31, "0.3 s"), (9.99, "10.0 s"), (42.0, "42 s"), (187.0, "3 min 07 s"), (3600.0, "60 min 00 s")],
-)
-def test_format_seconds(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (73_400_000, "73 MB"), (9_400_000_000, "9.4 GB")]
-)
-def test_format_bytes(count: int, text: str) -> None:
-    assert format_bytes(count) == text
