@@ -8,10 +8,12 @@ import msgspec
 
 from orbit import __version__
 from orbit.errors import OrbitError
+from orbit.release.attest.keys import keyid_of
 from orbit.release.bundle import facts
+from orbit.release.bundle.again import parse_public
 from orbit.release.bundle.claims import Case, believed, unequal
 from orbit.release.bundle.integrity import AGAIN, shortened
-from orbit.release.bundle.model import CYCLONEDX, EVIDENCE, SUMMARY
+from orbit.release.bundle.model import CYCLONEDX, EVIDENCE, KEYS, SUMMARY
 from orbit.release.bundle.report import Claim, State
 from orbit.release.bundle.targets import REQUIREMENT as TARGETS
 from orbit.release.bundle.targets import targets_of
@@ -106,10 +108,21 @@ def _by_whom(case: Case, name: str, text: str, shown: str, found: tuple[Judgemen
             strangers.append(error.what)
     if strangers:
         why = f"{shown}. The release's signer says so; {shortened(strangers)}"
-        fix = "--key FILE with the public key of the machine that signed it, if you know whose it is (keys/ has a copy)"
+        copies = ", ".join(_copies(case, paths)) or "keys/ has none"
+        fix = (
+            f"--key FILE with the public key of the machine that signed it, if you know whose it is (a copy: {copies})"
+        )
         return Claim(name=name, text=text, state=State.NOT_CHECKED, why=why, fix=fix, files=paths)
     by = f"; signed by {', '.join(dict.fromkeys(signers))}" if signers else ""
     return Claim(name=name, text=text, state=State.PROVEN, why=shown + by, files=paths)
+
+
+def _copies(case: Case, paths: tuple[str, ...]) -> Iterator[str]:
+    """Keys in the bundle that these statements name as theirs: where to look whom to ask."""
+    named = {signature.keyid for path in paths for signature in facts.envelope_of(case.files, path).signatures}
+    for path in sorted(case.files):
+        if path.startswith(KEYS) and keyid_of(parse_public(case.files[path], path)) in named:
+            yield path
 
 
 def _pages(case: Case) -> Claim:

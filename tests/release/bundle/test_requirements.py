@@ -33,6 +33,7 @@ def test_evidence_of_a_machine_that_the_user_does_not_know_is_not_called_proven(
         assert one.state is State.NOT_CHECKED
         assert "The release's signer says so" in one.why
         assert "--key" in one.fix
+        assert "keys/lab.pub" in one.fix
     assert report.targets[0].state is State.NOT_CHECKED
 
 
