@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -12,8 +14,9 @@ import pytest
 
 from orbit.cli import main
 from orbit.errors import ExitCode
-from orbit.release.attest.keys import public_pem
+from orbit.release.attest.keys import private_pem, public_pem
 from orbit.release.bundle.write import write_archive, write_bundle
+from orbit.release.gate.model import load_definition
 from tests.release.bundle.world import World
 from tests.source import ROOT
 
@@ -124,3 +127,23 @@ def test_programs_get_what_the_schemas_say(world: World, capsys: pytest.CaptureF
 def test_a_written_bundle_may_be_verified_where_it_lies(world: World, tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "x" / "b", world.parts(), world.signer)
     assert main(["gate", "verify", str(bundle.folder), "--key", str(world.place / "publisher.pub")]) == 0
+
+
+def test_what_the_gate_writes_as_one_file_is_verified(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``orbit gate run --tar``, with the gate's hour of work done already."""
+    bundle, decision = write_bundle(tmp_path / "x", world.parts(), world.signer), world.decision()
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_bytes(private_pem(world.signer.key))
+    places = SimpleNamespace(run=world.run)
+    gate = SimpleNamespace(profile=world.profile, places=places, definition=load_definition(world.root))
+    module = importlib.import_module("orbit.cli.gate.run")
+    monkeypatch.setattr(module, "gate_of", lambda _args: gate)
+    monkeypatch.setattr(module, "room_of", lambda *_: None)
+    monkeypatch.setattr("orbit.release.gate.run.release", lambda *_, **__: (decision, bundle))
+    assert main(["gate", "run", "--key", str(key), "--out", str(bundle.folder), "--tar"]) == 0
+    archive = tmp_path / "x.tar"
+    assert f"archive {archive}" in capsys.readouterr().out
+    assert main(["gate", "verify", str(archive), "--key", str(world.place / "publisher.pub")]) == 0
