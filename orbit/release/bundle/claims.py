@@ -42,7 +42,7 @@ from orbit.release.bundle.model import (
 from orbit.release.bundle.report import Claim, State
 from orbit.release.bundle.targets import headline, targets_of
 from orbit.release.coverage import STAGE as AUDIT_STAGE
-from orbit.release.coverage import make_coverage
+from orbit.release.coverage import make_coverage, summary_lines
 from orbit.release.gate.decide import Decision
 from orbit.release.gate.model import MAY_BE_UNPROVEN, NAMES
 from orbit.release.provenance import Provenance, stage_of
@@ -250,12 +250,7 @@ def judge_coverage(case: Case) -> Claim:
         )
         if _plain(made) != _plain(statement.predicate):
             return [f"does not follow from {IMAGE_AUDIT} and the profile"], ""
-        totals = "; ".join(
-            f"{item.name} {item.containers['sass']} as machine code, {item.containers['ptx-jit']} for the driver to "
-            f"compile, {item.containers['none']} with nothing for it"
-            for item in made.targets
-        )
-        return [], f"containers of device code: {totals}"
+        return [], "; ".join(summary_lines(made))
 
     return guarded(
         "gpu-arch-coverage", "every GPU finds its code, but for what is declared", judge, COVERAGE, IMAGE_AUDIT
