@@ -177,6 +177,22 @@ def test_the_compiler_of_the_lock_compiles(tmp_path: Path) -> None:
     assert (tmp_path / "k.cubin").read_bytes().startswith(b"\x7fELF")
 
 
+def test_the_driver_is_found_when_the_shell_is_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libc.so.6"):
+        (driver / name).write_text("")
+    monkeypatch.setenv("ORBIT_DRIVER", str(driver))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    script = 'first=${LD_LIBRARY_PATH%%:*}; echo "$LD_LIBRARY_PATH"; ls "$first"'
+    done = harness(need_cuda_wheels(), "develop", "gpu", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    path, *linked = done.stdout.splitlines()
+    assert path.startswith(f"{tmp_path}/orbit-driver-{os.getuid()}:")
+    assert "/cuda/lib64:/usr/local/nvidia/lib64:" in path
+    assert linked == ["libcuda.so.1", "libnvidia-ml.so.1"]
+
+
 def test_a_kernel_is_built_and_proved_inside_nix() -> None:
     done = harness(need_cuda_wheels(), "build", "kernels-probe", "sh", "-c", "ls $result/orbit-probe/")
     assert done.returncode == 0, done.stderr
