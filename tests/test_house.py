@@ -47,7 +47,16 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "profile": {"errors", "core"},
-    "audit": {"errors", "core", "profile", "kernels.capabilities", "env.activate", "image.oci", "image.damage", "image.docker"},
+    "audit": {
+        "errors",
+        "core",
+        "profile",
+        "kernels.capabilities",
+        "env.activate",
+        "image.oci",
+        "image.damage",
+        "image.docker",
+    },
     "kernels": {
         "errors",
         "core",
