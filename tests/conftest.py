@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ ENGINE_START_S = 40
 # a machine that compiles beside the tests is slow for a moment: how long one example takes is no property of ours
 settings.register_profile("orbit", deadline=None)
 settings.load_profile("orbit")
+
+# a shell starts its background jobs with SIGINT ignored, and so would be every program that a test starts and interrupts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

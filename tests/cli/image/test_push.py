@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -106,9 +105,7 @@ def test_ctrl_c_ends_a_push_that_waits_for_its_registry(registry: FakeRegistry, 
 
     registry.RequestHandlerClass = type("Stuck", (registry.RequestHandlerClass,), {"_patch": stuck})
     argv = [sys.executable, "-m", "orbit", "image", "push", str(layout), f"{registry.host}/a:1"]
-    # a shell's background job, which the tests may be, is started with SIGINT ignored, and so are its children
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    child = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=os.environ, preexec_fn=heed)
+    child = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:
         assert reached.wait(60)
         child.send_signal(signal.SIGINT)
