@@ -21,7 +21,7 @@ ENGINE_START_S = 40
 settings.register_profile("orbit", deadline=None)
 settings.load_profile("orbit")
 
-# a shell starts its background jobs with SIGINT ignored, and so would be every program that a test starts and interrupts
+# a shell starts background jobs with SIGINT ignored, and so would be every program that a test starts and interrupts
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
