@@ -10,6 +10,8 @@ the median over the rounds, of whole processes: seconds by the clock, seconds of
 included), and the largest resident set. Ours plans, hashes (members, stream, blob), compresses, writes and flushes to
 the disk; tar and zstd do not hash and do not flush.
 
+With ``--facts`` the digests that an audit computed are taken from it, as ``ship`` does, which audits before it writes.
+
 With ``--bump NAME`` one distribution's files are taken to be others (each gets one more byte), all other layers are in
 the store already, and the planning and the writing of what that moves are timed.
 """
@@ -34,7 +36,7 @@ from orbit.core.store import Store
 from orbit.env.installed import read_installed
 from orbit.image.blob import codec_identity
 from orbit.image.cache import Request, Stream, obtain_layers
-from orbit.image.content import list_environment, members_key, plan_layers
+from orbit.image.content import list_environment, members_key, plan_layers, remembered_digests
 from orbit.image.layers import SITE
 from orbit.image.tar import Member, tar_chunks, with_parents
 from orbit.profile.model import load_profile
@@ -62,9 +64,11 @@ def timed(argv: Sequence[str]) -> Cost:
     return Cost(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
-def plan_of(environment: Path, profile: str, chosen: Sequence[str]) -> Plan:
-    """The members of the chosen layers (all: none named), planned anew."""
-    plan = plan_layers(list_environment(environment), load_profile(profile).image, progress=Silent())
+def plan_of(environment: Path, profile: str, chosen: Sequence[str], facts: Path | None = None) -> Plan:
+    """The members of the chosen layers (all: none named), planned anew; ``facts``: what an audit remembers."""
+    listing, made = list_environment(environment), load_profile(profile)
+    known = remembered_digests(listing, made.python, facts) if facts else {}
+    plan = plan_layers(listing, made.image, progress=Silent(), remembered=known)
     wanted = [name for name in plan if not chosen or name.partition("-")[0] in chosen or name in chosen]
     return {name: plan[name] for name in wanted if plan[name]}
 
@@ -84,7 +88,9 @@ def requests(plan: Plan) -> list[Request]:
 
 def write(args: argparse.Namespace) -> None:
     """The measured part of a round: plan and write into a fresh store."""
-    obtain_layers(requests(plan_of(args.environment, args.profile, args.layers)), Store(args.work), Silent())
+    obtain_layers(
+        requests(plan_of(args.environment, args.profile, args.layers, args.facts)), Store(args.work), Silent()
+    )
 
 
 def compare(args: argparse.Namespace) -> None:
@@ -98,6 +104,7 @@ def compare(args: argparse.Namespace) -> None:
     tar = f"tar --create --directory={args.environment} --no-recursion --files-from={listed}"
     pipe = f"{tar} | zstd -q -3 -T0 -o {packed}"
     own = [sys.executable, __file__, str(args.environment), "--profile", args.profile, "--write"]
+    own += ["--facts", str(args.facts)] if args.facts else []
     own += ["--layers", ",".join(args.layers)] if args.layers else []
     ours: list[Cost] = []
     theirs: list[Cost] = []
@@ -163,6 +170,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=lambda text: text.split(","), default=[], help="only these, by comma")
     parser.add_argument("--bump", metavar="DIST")
+    parser.add_argument("--facts", type=Path, help="folder `facts` of a store in which the environment was audited")
     parser.add_argument("--work", type=Path, help="where to write (default: a temporary folder)")
     parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
