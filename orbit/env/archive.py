@@ -37,7 +37,7 @@ from orbit.env.installed import read_installed
 from orbit.env.record import EnvironmentRecord, read_environment
 from orbit.env.takeover import SITE
 from orbit.errors import InputError, RefusedError
-from orbit.image.blob import packer
+from orbit.image.blob import HashedFile, packer
 from orbit.image.content import Listing, list_environment, plan_layers
 from orbit.image.layers import read_owners
 from orbit.image.own import NAME as OWN_NAME
@@ -119,7 +119,7 @@ def plan_archive(prefix: Path, own: OwnFiles | None, *, progress: Progress) -> P
 
 def write_archive(plan: Plan, handle: int, *, workers: int | None = None, progress: Progress) -> Written:
     """Write the archive into an open file or pipe, never holding more than a few pieces of it."""
-    sink = _Sink(handle)
+    sink = HashedFile(handle)
     pack = packer("zstd", sink, workers=workers)
     total = plan.manifest.bytes + plan.manifest.list_bytes
     done = 0
@@ -146,24 +146,6 @@ def write_archive_file(plan: Plan, target: Path, *, workers: int | None = None, 
         raise
     sync_folder(target.absolute().parent)
     return written
-
-
-class _Sink:
-    """Compressed bytes on their way out: counted and hashed."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self.digest = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: bytes, /) -> int:
-        """Take all of ``data``."""
-        self.digest.update(data)
-        self.size += len(data)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._handle, view) :]
-        return len(data)
 
 
 def _check_untouched(prefix: Path) -> None:

@@ -174,8 +174,8 @@ def packer(codec: Codec, sink: Sink, *, workers: int | None = None, level: int =
     return _Gzip(sink, count) if codec == "gzip" else _Plain(sink)
 
 
-class _File:
-    """The blob as it is written: to the disk, counted and hashed."""
+class HashedFile:
+    """Bytes as they are written to an open file: counted and hashed (``size``, ``digest``)."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -225,7 +225,7 @@ def write_blob(
     tar_bytes = 0
     with naming(folder), ThreadPoolExecutor(1) as pool, open(partial, "wb", buffering=0) as file:
         inner = _Side(pool)
-        outer = _File(file.fileno())
+        outer = HashedFile(file.fileno())
         pack = packer(codec, outer, workers=workers)
         for chunk in chunks:
             tar_bytes += len(chunk)
