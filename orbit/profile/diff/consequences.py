@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from orbit.core.amounts import format_bytes
 from orbit.profile.diff.records import Change
 from orbit.profile.diff.rules import Rules
 from orbit.profile.diff.view import GapFact, RecipeFact, View, bytes_of, is_binary, size, version
@@ -162,7 +163,11 @@ def download(seen: Compared) -> Follows:
     if not seen.changes:
         return Follows()
     old, new = (sum(size(packages) for packages in view.installed.values()) for view in (seen.a, seen.b))
-    return Follows((f"{_gb(old)} -> {_gb(new)}; {_gb(fetch_bytes(seen.a, seen.b))} of it is not in the first",))
+    return Follows(
+        (
+            f"{format_bytes(old)} -> {format_bytes(new)}; {format_bytes(fetch_bytes(seen.a, seen.b))} of it is not in the first",
+        )
+    )
 
 
 def fetch_bytes(a: View, b: View) -> int:
@@ -236,7 +241,3 @@ def _requires(view: View, package: Package, name: str) -> bool:
 
 def _listed(names: Sequence[str], count: int = SHOWN) -> str:
     return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
-
-
-def _gb(count: int) -> str:
-    return f"{count / 1e9:.2f} GB"
