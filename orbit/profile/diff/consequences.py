@@ -163,11 +163,8 @@ def download(seen: Compared) -> Follows:
     if not seen.changes:
         return Follows()
     old, new = (sum(size(packages) for packages in view.installed.values()) for view in (seen.a, seen.b))
-    return Follows(
-        (
-            f"{format_bytes(old)} -> {format_bytes(new)}; {format_bytes(fetch_bytes(seen.a, seen.b))} of it is not in the first",
-        )
-    )
+    fetched = format_bytes(fetch_bytes(seen.a, seen.b))
+    return Follows((f"{format_bytes(old)} -> {format_bytes(new)}; {fetched} of it is not in the first",))
 
 
 def fetch_bytes(a: View, b: View) -> int:
