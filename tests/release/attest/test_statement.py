@@ -56,7 +56,8 @@ def test_any_bytes_are_a_statement_or_a_sentence(data: bytes) -> None:
 
 @given(st.data())
 def test_a_statement_with_one_byte_changed_is_another_one_or_a_sentence(data: st.DataObject) -> None:
-    whole = bytearray(document())
+    # without blanks: one between two tokens may as well be a tab
+    whole = bytearray(json.dumps(json.loads(document()), separators=(",", ":")).encode())
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] = data.draw(st.integers(0, 255).filter(lambda byte: byte != whole[place]))
     found = attempt(lambda: parse_statement(bytes(whole), "here"))
