@@ -13,9 +13,10 @@ from orbit.core.records import compact_json
 from orbit.errors import CommandFailed, ExitCode, MissingError
 from orbit.qualify.environment import own_environment
 from orbit.qualify.model import Kind, load_definition
-from orbit.qualify.options import image_of, settings_of
+from orbit.qualify.options import image_of
 from orbit.qualify.paths import cases_of
 from orbit.qualify.records import Qualification, save_record
+from orbit.qualify.settings import settings_of
 from orbit.qualify.trials import Order, make_record
 
 CHILD = "orbit.qualify.stack.child"

@@ -1,17 +1,15 @@
-"""Options of a recording, the same for ``orbit qualify record`` and for ``python -m orbit.qualify``."""
+"""Options of a recording, the same for ``orbit qualify record`` and for ``python -m orbit.qualify``.
+
+Every command of Orbit makes these, so nothing is imported here that takes time.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from orbit.errors import InputError
-from orbit.qualify.records import Settings
 
 DEFAULT = "tiny"
 REPEATS = 2
@@ -48,24 +46,6 @@ def words(args: argparse.Namespace) -> list[str]:
         for value in getattr(args, name):
             found += [f"--{name}", value]
     return [*found, "--image", image_of(args), "--profile", args.profile, "--out", str(args.out.absolute())]
-
-
-def settings_of(texts: Sequence[str]) -> Settings:
-    """Settings from ``NAME=VALUE`` texts. Raises :class:`InputError`."""
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, found, value = text.partition("=")
-        if not found:
-            raise InputError(f"--set {text}: no value", fix="write NAME=VALUE, for example --set tf32=true")
-        values[name] = value
-    unknown = sorted(set(values) - set(Settings.__struct_fields__))
-    if unknown:
-        known = ", ".join(Settings.__struct_fields__)
-        raise InputError(f"--set {unknown[0]}: no such setting", fix=f"known: {known}")
-    try:
-        return msgspec.convert(values, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise InputError(f"--set: {error}", fix="true or false, a number, or a name it allows") from None
 
 
 def image_of(args: argparse.Namespace) -> str:

@@ -13,9 +13,10 @@ from orbit.env.activate import activation_of, apply, default_state, state_folder
 from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
 from orbit.qualify.environment import RECORD
 from orbit.qualify.model import Kind, load_definition
-from orbit.qualify.options import image_of, settings_of, words
+from orbit.qualify.options import image_of, words
 from orbit.qualify.paths import cases_of
 from orbit.qualify.records import Qualification, load_record
+from orbit.qualify.settings import settings_of
 
 PYTHONS = ("bin/python3.12", "bin/python3", "bin/python")
 

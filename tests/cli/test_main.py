@@ -121,7 +121,7 @@ def test_starting_up_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout))
     assert "orbit" in loaded
-    assert loaded.isdisjoint({"torch", "ray", "numpy", "shtab", "rich", "zstandard"})
+    assert loaded.isdisjoint({"torch", "ray", "numpy", "shtab", "rich", "zstandard", "msgspec", "cryptography"})
 
 
 def test_a_closed_pipe_is_a_quiet_end() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbit.errors import InputError
-from orbit.qualify.options import IMAGE, add_options, image_of, settings_of, words
-from orbit.qualify.records import Settings
+from orbit.qualify.options import IMAGE, add_options, image_of, words
 
 
 def parse(*argv: str) -> argparse.Namespace:
@@ -22,19 +21,6 @@ def test_what_is_handed_on_says_the_same() -> None:
     given = parse("--path", "sdpa", "--set", "tf32=true", "--set", "threads=2", "--device", "cpu", "--out", "r.json")
     again = parse(*words(given))
     assert vars(again) == vars(given) | {"out": Path("r.json").absolute()}
-
-
-def test_settings_are_read_and_bad_ones_refused() -> None:
-    assert settings_of([]) == Settings()
-    assert settings_of(["tf32=true", "threads=4", "attention=math"]) == Settings(tf32=True, threads=4, attention="math")
-    for text, said in (
-        ("tf32", "no value"),
-        ("speed=9", "no such"),
-        ("tf32=maybe", "tf32"),
-        ("attention=x", "x"),
-    ):
-        with pytest.raises(InputError, match=said):
-            settings_of([text])
 
 
 def test_an_image_is_named_by_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
