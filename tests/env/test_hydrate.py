@@ -33,27 +33,14 @@ from orbit.release.second_place import as_user
 from tests.image.test_faults import Disk, refused
 
 from .archives import everything, forged, make_archive, make_environment, unpack
+from .kills import killing
 
 SITE = "lib/python3.12/site-packages"
-KILLED = """
-import os, signal, sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from tests.env.archives import unpack
-point, calls = int(sys.argv[1]), 0
-def wrap(real):
-    def call(*args, **rest):
-        global calls
-        calls += 1
-        if calls == point:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **rest)
-    return call
-for name in ("open", "write", "mkdir", "rename", "symlink", "unlink", "utime", "fchmod", "rmdir", "chmod"):
-    setattr(os, name, wrap(getattr(os, name)))
-unpack(Path(sys.argv[2]), Path(sys.argv[3]), elsewhere=True)
-print(calls)
-"""
+KILLED = killing(
+    ["from tests.env.archives import unpack"],
+    ("open", "write", "mkdir", "rename", "symlink", "unlink", "utime", "fchmod", "rmdir", "chmod"),
+    "unpack(Path(sys.argv[2]), Path(sys.argv[3]), elsewhere=True)",
+)
 
 
 @pytest.fixture(scope="module")
@@ -218,10 +205,9 @@ def test_two_at_once_do_not_meet(archive: Path, tmp_path: Path) -> None:
 
 
 def test_killed_at_any_moment_there_is_nothing_or_all_of_it(archive: Path, tmp_path: Path) -> None:
-    program = KILLED.format(path=[str(Path(__file__).parents[2]), *[place for place in sys.path if place]])
 
     def run(point: int, prefix: Path) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-c", program, str(point), str(archive), str(prefix)]
+        argv = [sys.executable, "-c", KILLED, str(point), str(archive), str(prefix)]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     whole = run(0, tmp_path / "whole")

@@ -30,29 +30,15 @@ from orbit.env.materialize import (
 from orbit.errors import InputError, RefusedError
 from tests.image.test_faults import Disk
 
+from .kills import killing
 from .test_hydrate import done_or_full
 from .wheels import write_wheel
 
-KILLED = """
-import os, signal, sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from orbit.core.console import Silent
-from orbit.env.materialize import materialize
-point, calls = int(sys.argv[1]), 0
-def wrap(real):
-    def call(*args, **rest):
-        global calls
-        calls += 1
-        if calls == point:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **rest)
-    return call
-for name in ("open", "mkdir", "rename", "replace", "symlink", "unlink", "utime", "rmdir", "chmod"):
-    setattr(os, name, wrap(getattr(os, name)))
-materialize(Path(sys.argv[2]), jobs=1, progress=Silent())
-print(calls)
-"""
+KILLED = killing(
+    ["from orbit.core.console import Silent", "from orbit.env.materialize import materialize"],
+    ("open", "mkdir", "rename", "replace", "symlink", "unlink", "utime", "rmdir", "chmod"),
+    "materialize(Path(sys.argv[2]), jobs=1, progress=Silent())",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -189,11 +175,10 @@ def test_a_disk_that_is_too_small_is_refused_first(tmp_path: Path, monkeypatch: 
 
 
 def test_killed_at_any_moment_everything_can_be_read_and_the_next_run_finishes(tmp_path: Path) -> None:
-    program = KILLED.format(path=[str(Path(__file__).parents[2]), *[place for place in sys.path if place]])
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "xdg")}
 
     def start(point: int, root: Path) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-c", program, str(point), str(root)]
+        argv = [sys.executable, "-c", KILLED, str(point), str(root)]
         return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
 
     root, _ = make_linked(tmp_path / "whole")
