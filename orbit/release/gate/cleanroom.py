@@ -11,17 +11,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from orbit.core import proc
+from orbit.core.beside import Beside
 from orbit.core.console import Progress
 from orbit.core.files import exclusive, sha256_file
 from orbit.core.paths import folder_named
@@ -220,7 +220,7 @@ def why_no_namespace() -> str:
 def _ordered(order: Order, log: Path, progress: Progress) -> int:
     """Start the first process of the room; its status when all is done."""
     log.touch()
-    with _told(log, progress):
+    with _Told(log, progress):
         done = proc.run(
             proc.own_python("orbit.release.gate.inside"),
             doing="building in the clean room",
@@ -233,29 +233,24 @@ def _ordered(order: Order, log: Path, progress: Progress) -> int:
     return done.returncode
 
 
-@contextlib.contextmanager
-def _told(log: Path, progress: Progress) -> Generator[None]:
-    """Pass the lines of a growing log on as progress while the block runs."""
-    done = threading.Event()
-    thread = threading.Thread(target=_follow, args=(log, done.wait, progress), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+class _Told(Beside):
+    """Passes the lines of a growing log on as progress."""
 
+    def __init__(self, log: Path, progress: Progress) -> None:
+        super().__init__("clean-room-log")
+        self._log, self._progress = log, progress
 
-def _follow(log: Path, wait: Callable[[float], bool], progress: Progress) -> None:
-    with open(log, encoding="utf-8", errors="replace") as file:
-        rest = ""
-        last = False
-        while not last:
-            last = wait(POLL_S)
-            *lines, rest = (rest + file.read()).split("\n")
-            for line in lines:
-                if line.strip():
-                    progress.step(f"clean room: | {line.strip()}")
+    def work(self, ended: threading.Event) -> None:
+        """Read until the block is over, and then the rest."""
+        with open(self._log, encoding="utf-8", errors="replace") as file:
+            rest = ""
+            last = False
+            while not last:
+                last = ended.wait(POLL_S)
+                *lines, rest = (rest + file.read()).split("\n")
+                for line in lines:
+                    if line.strip():
+                        self._progress.step(f"clean room: | {line.strip()}")
 
 
 def _tail(log: Path, lines: int = 40) -> str:
