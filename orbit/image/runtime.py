@@ -19,6 +19,8 @@ from orbit.image.base.definition import load_base
 from orbit.image.oci import CREATED, RunConfig
 from orbit.profile.model import Profile
 
+ENVIRONMENT_LABEL, LOCK_LABEL = "io.orbit.environment", "io.orbit.lock"
+REVISION_LABEL = "org.opencontainers.image.revision"
 LICENSES = "Apache-2.0 AND LicenseRef-image-contents"
 """Orbit's own licence, and those of everything else in the image: hundreds, which its bill of materials names."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -149,14 +151,14 @@ def _computed(profile: Profile, identity: Identity) -> dict[str, str]:
         "org.opencontainers.image.version": __version__,
         "org.opencontainers.image.created": CREATED,
         "org.opencontainers.image.licenses": LICENSES,
-        "org.opencontainers.image.revision": identity.orbit,
+        REVISION_LABEL: identity.orbit,
         **_base_labels(profile, identity),
         "io.orbit.profile": profile.name,
         "io.orbit.targets": " ".join(f"{target.name}={target.feature}" for target in profile.targets),
         "io.orbit.cuda": profile.cuda,
         "io.orbit.python": identity.python,
-        "io.orbit.lock": identity.lock,
-        "io.orbit.environment": identity.environment,
+        LOCK_LABEL: identity.lock,
+        ENVIRONMENT_LABEL: identity.environment,
         "io.orbit.kernels": identity.kernels,
         "io.orbit.inputs": content_key(identity),
     }

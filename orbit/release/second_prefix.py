@@ -30,6 +30,7 @@ from orbit.env.archive_list import MANIFEST, Manifest
 from orbit.env.hydrate import Hydrated, Options, check_prefix, hydrate, occupant
 from orbit.errors import CommandFailed, ExitCode, InputError, RefusedError
 from orbit.image.oci import read_layout
+from orbit.image.runtime import ENVIRONMENT_LABEL, LOCK_LABEL, REVISION_LABEL
 from orbit.image.smoke.follow import Follower
 from orbit.image.smoke.report import SmokeRun
 from orbit.image.smoke.run import START_S, complete, load_list, make_context, start_result
@@ -41,8 +42,6 @@ from orbit.smoke.report import IN_PLACE
 
 SCHEMA = "orbit.second-prefix/1"
 FILE = "second-prefix.json"
-ENVIRONMENT_LABEL, LOCK_LABEL = "io.orbit.environment", "io.orbit.lock"
-REVISION_LABEL = "org.opencontainers.image.revision"
 
 
 class SecondPrefix(Record, frozen=True, kw_only=True):

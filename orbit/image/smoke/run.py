@@ -24,6 +24,7 @@ from orbit.core.store import Entry, Store
 from orbit.errors import CommandFailed, InputError, MissingError
 from orbit.image.oci import Layout, read_layout
 from orbit.image.rootfs import unpack_image
+from orbit.image.runtime import ENVIRONMENT_LABEL
 from orbit.image.smoke.devices import Devices, host_devices, with_cache
 from orbit.image.smoke.docker import Docker, find_docker, find_podman, open_docker, open_podman
 from orbit.image.smoke.engine import Choice, Engine, find_bubblewrap, find_unshare, open_engine
@@ -41,7 +42,6 @@ KIND = "smoke"
 SMOKE_TAG = "smoke"
 """Tag of the image in an engine that takes it in."""
 REPORT_FILE = "report.json"
-ENVIRONMENT_LABEL = "io.orbit.environment"
 START_S = 120.0
 """Time allowed beyond the checks' own limits: starting the container and the interpreter."""
 FINDERS = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from orbit.image.runtime import ENVIRONMENT_LABEL
 from orbit.image.smoke.report import SmokeReport, SmokeRun
 from orbit.profile.model import GpuTarget
 from orbit.qualify.records import Qualification
@@ -22,7 +23,6 @@ DEVICE_KIND = "gpu-device"
 IN_PLACE = "in-place"
 """Engine of what ran without one: whoever ran it said which image that was, the environment inside says it again."""
 SECOND_PREFIX_SCHEMA = "orbit.second-prefix/1"
-LABEL_ENVIRONMENT = "io.orbit.environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _signed_reports(case: Case) -> tuple[list[_Smoke], list[Judgement]]:
 
 def _environment(case: Case) -> str:
     """Identity of the environment in the image, by its label."""
-    return case.evidence.image.labels.get(LABEL_ENVIRONMENT, "") if case.evidence.image else ""
+    return case.evidence.image.labels.get(ENVIRONMENT_LABEL, "") if case.evidence.image else ""
 
 
 def _undated(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
