@@ -182,14 +182,20 @@ def tree_hash(root: Path, *, skip: frozenset[str] = frozenset({"__pycache__"})) 
     return digest.hexdigest()
 
 
-def require_free(folder: Path, need_bytes: int, purpose: str) -> None:
-    """Refuse early when ``folder``'s file system has less than ``need_bytes`` free."""
+def require_free(
+    folder: Path,
+    need_bytes: int,
+    purpose: str,
+    *,
+    elsewhere: str = "choose a folder on a larger disk (ORBIT_CACHE, --out, --dist)",
+) -> None:
+    """Refuse early when ``folder``'s file system has less than ``need_bytes`` free; ``elsewhere``: what else to do."""
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if free < need_bytes:
         raise RefusedError(
             f"{folder}: {purpose} needs {format_bytes(need_bytes)} of free disk, {format_bytes(free)} are left",
-            fix="free some room there, or choose a folder on a larger disk (ORBIT_CACHE, --out, --dist)",
+            fix=f"free some room there, or {elsewhere}",
         )
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 from orbit.core import proc
 from orbit.core.amounts import format_bytes
 from orbit.core.console import BYTES, Progress
-from orbit.core.files import exclusive, remove_tree, replace_folder
+from orbit.core.files import exclusive, remove_tree, replace_folder, require_free
 from orbit.core.findings import Skipped
 from orbit.core.records import Record
 from orbit.core.store import RECORD_NAME
@@ -128,11 +127,7 @@ def _room(archive: Archive, prefix: Path) -> int:
     """The bytes it will take on the disk. Raises :class:`RefusedError` when there are less."""
     need = archive_list.disk_bytes(archive.lines)
     place = next(folder for folder in prefix.parents if folder.exists())
-    if (free := shutil.disk_usage(place).free) < need:
-        raise RefusedError(
-            f"{place}: the environment needs {format_bytes(need)} of free disk, {format_bytes(free)} are left",
-            fix="free some room there, or choose a --prefix on a larger disk",
-        )
+    require_free(place, need, "the environment", elsewhere="choose a --prefix on a larger disk")
     return need
 
 
