@@ -79,6 +79,11 @@ def content_key(value: Any) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
+def indented_json(value: Any) -> bytes:
+    """JSON as the files of Orbit have it: :func:`canonical`, indented, with a line end."""
+    return msgspec.json.format(canonical(value), indent=2) + b"\n"
+
+
 def dump_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically (a reader sees the old file or the new one, never half)."""
-    write_atomic(path, msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2) + b"\n")
+    """Write ``value`` as :func:`indented_json`, atomically (a reader sees the old file or the new one, never half)."""
+    write_atomic(path, indented_json(value))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orbit.core.records import Record, content_key
+from orbit.core.records import Record, content_key, indented_json
 from orbit.env.record import RECORD_PATH
 from orbit.errors import InputError
 from orbit.image.tar import Member, content
@@ -142,7 +142,7 @@ def disk_bytes(lines: Iterable[Line]) -> int:
 
 def render_manifest(manifest: Manifest) -> bytes:
     """The bytes of :data:`MANIFEST`."""
-    return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=2) + b"\n"
+    return indented_json(manifest)
 
 
 def heads(manifest: Manifest, listed: bytes) -> tuple[Member, Member]:

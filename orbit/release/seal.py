@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from orbit.core.files import sha256_file, write_atomic
-from orbit.core.records import Record, content_key, load_json
+from orbit.core.records import Record, content_key, dump_json, indented_json, load_json
 from orbit.errors import InputError, RefusedError
 from orbit.release.checkout import Checkout
 from orbit.release.evidence import utc_now
@@ -55,7 +55,7 @@ def keyed(seal: Seal) -> Seal:
 
 def render(seal: Seal) -> bytes:
     """The bytes of the file."""
-    return msgspec.json.format(msgspec.json.encode(seal, order="sorted"), indent=2) + b"\n"
+    return indented_json(seal)
 
 
 def hash_files(folder: Path) -> dict[str, str]:
@@ -124,6 +124,6 @@ def add_evidence(folder: Path, name: str, record: Any) -> Path:
             fix="run `./orbitw ship` again; nothing is added to evidence that was changed",
         )
     path = folder / name
-    write_atomic(path, msgspec.json.format(msgspec.json.encode(record, order="sorted"), indent=2) + b"\n")
+    dump_json(path, record)
     write_seal(folder, seal)
     return path

@@ -10,7 +10,7 @@ import msgspec
 
 from orbit.core.files import read_file
 from orbit.core.findings import Finding, Severity, Skipped
-from orbit.core.records import MAX_BYTES, Record
+from orbit.core.records import MAX_BYTES, Record, indented_json
 from orbit.errors import InputError
 
 SCHEMA = "orbit.audit/2"
@@ -224,4 +224,4 @@ def json_schema(kind: type[Record] = AuditReport) -> bytes:
     """The JSON schema of ``kind``, as published in docs/schemas."""
     schema = msgspec.json.schema(kind)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"
+    return indented_json(schema)

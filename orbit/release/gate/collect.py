@@ -17,7 +17,7 @@ import msgspec
 from orbit.audit.reports.report import TargetReport
 from orbit.core.console import Progress
 from orbit.core.files import sha256_file
-from orbit.core.records import load_json
+from orbit.core.records import indented_json, load_json
 from orbit.errors import InputError, OrbitError
 from orbit.image.oci import Layout, read_layout, verify_layers
 from orbit.image.smoke.report import SmokeReport
@@ -153,14 +153,9 @@ def _load[T](path: Path, kind: type[T], schema: str | int | None) -> T:
     if schema is not None and found != schema:
         raise InputError(f"{path}: schema {found!r} is not known; this version of orbit reads {schema!r}")
     data = path.read_bytes()
-    if data != _as_written(data):
+    if data != indented_json(msgspec.json.decode(data)):  # whatever version of a record it is
         raise InputError(f"{path}: is not spelt as Orbit spells it: it was edited")
     return value
-
-
-def _as_written(data: bytes) -> bytes:
-    """The same content as :func:`orbit.core.records.dump_json` spells it, whatever version of a record it is."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.decode(data), order="sorted"), indent=2) + b"\n"
 
 
 def _lock_hash(profile: Profile, root: Path) -> str:
