@@ -132,12 +132,17 @@ def load_public(path: Path) -> Ed25519PublicKey:
             f"{path}: a private key, and its public half is needed",
             fix="name FILE.pub; where a private key lies among public ones, make a new key and trust that instead",
         )
+    return parse_public(data, str(path))
+
+
+def parse_public(data: bytes, where: str) -> Ed25519PublicKey:
+    """The public key in ``data``; ``where`` names it in errors. Raises :class:`InputError` for anything else."""
     try:
         key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path}: no public key in PEM: {_line(error)}", fix="name FILE.pub") from None
+        raise InputError(f"{where}: no public key in PEM: {_line(error)}", fix="name FILE.pub") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError(f"{path}: a key of another kind ({type(key).__name__})", fix=f"Ed25519 is used; {MAKE_ONE}")
+        raise InputError(f"{where}: a key of another kind ({type(key).__name__})", fix=f"Ed25519 is used; {MAKE_ONE}")
     return key
 
 

@@ -14,19 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
 from orbit import __version__
 from orbit.audit.reports.report import TargetReport
 from orbit.core.records import convert, parse_toml
 from orbit.errors import InputError, MissingError, OrbitError
 from orbit.image.smoke.report import SmokeReport
 from orbit.kernels.recipe import Recipe
+from orbit.release.attest.keys import parse_public
 from orbit.release.attest.sigstore_library import Identity
 from orbit.release.attest.statement import PREDICATES, parse_time
-from orbit.release.attest.strict import strict_json
 from orbit.release.attest.trust import SHORT, Believed, Trust, TrustRule, verify
 from orbit.release.bundle import facts
 from orbit.release.bundle.facts import Files
@@ -45,12 +41,10 @@ from orbit.release.gate.facts import (
     SbomFacts,
 )
 from orbit.release.gate.model import NAMES, Definition
-from orbit.release.gate.sboms import READERS
+from orbit.release.gate.sboms import parse_sbom
 from orbit.release.sbom.write import FILES as SBOM_FILES
 from orbit.release.seal import SEAL, Seal, differences, keyed
 from orbit.smoke.model import SmokeList, parse_list
-
-FIX = "download the bundle again"
 
 
 class OtherVersion(InputError):
@@ -163,33 +157,23 @@ def _definitions(files: Files, kind: str) -> Iterator[tuple[str, str]]:
 def _sealed(files: Files, seal: Seal) -> Iterator[Problem]:
     """What is not as the run was sealed."""
     if seal.key != keyed(seal).key:
-        yield Problem(SEAL, "was edited: it does not have the key of its own content", FIX)
+        yield Problem(SEAL, "was edited: it does not have the key of its own content", facts.AGAIN)
     found = {
         path.removeprefix(RUN): sha256(data)
         for path, data in files.items()
         if path.startswith(RUN) and path != RUN + SEAL
     }
     for name, what in differences(seal.files, found).items():
-        yield Problem(name, what, FIX)
+        yield Problem(name, what, facts.AGAIN)
 
 
 def _sboms(reading: _Reading) -> Iterator[SbomFacts]:
     for form, name in SBOM_FILES.items():
         if RUN + name in reading.files:
-            read = functools.partial(sbom_facts, reading.files[RUN + name], form, name)
+            read = functools.partial(parse_sbom, reading.files[RUN + name], form, name)
             found = reading.guarded(name, read)
             if found is not None:
                 yield found
-
-
-def sbom_facts(data: bytes, form: str, name: str) -> SbomFacts:
-    """What a bill of materials says of itself. Raises :class:`InputError` for what is none."""
-    document = strict_json(data, name)
-    try:
-        digest, components = READERS[form](document)
-    except (KeyError, TypeError, IndexError, AttributeError, StopIteration, ValueError):
-        raise InputError(f"{name}: not a bill of materials in {form} as Orbit writes it", fix=FIX) from None
-    return SbomFacts(format=form, file=name, digest=f"sha256:{digest.removeprefix('sha256:')}", components=components)
 
 
 def _trust(reading: _Reading, definition: Definition) -> Trust:
@@ -211,17 +195,6 @@ def _believed(files: Files, rule: TrustRule) -> Believed:
         identity=Identity(rule.identity, rule.issuer) if rule.identity else None,
         until=parse_time(rule.until, f"{GATE}: until") if rule.until else None,
     )
-
-
-def parse_public(data: bytes, where: str) -> Ed25519PublicKey:
-    """A public key in PEM. Raises :class:`InputError` for anything else."""
-    try:
-        key = load_pem_public_key(data)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{where}: no public key in PEM: {error}", fix=FIX) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise InputError(f"{where}: a key of another kind ({type(key).__name__})", fix=FIX)
-    return key
 
 
 def _attested(

@@ -8,9 +8,8 @@ import msgspec
 
 from orbit import __version__
 from orbit.errors import OrbitError
-from orbit.release.attest.keys import keyid_of
+from orbit.release.attest.keys import keyid_of, parse_public
 from orbit.release.bundle import facts
-from orbit.release.bundle.again import parse_public
 from orbit.release.bundle.claims import Case, believed, unequal
 from orbit.release.bundle.integrity import AGAIN, shortened
 from orbit.release.bundle.model import CYCLONEDX, EVIDENCE, KEYS, SUMMARY

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from orbit.errors import InputError
-from orbit.release.attest.keys import keyid_of
-from orbit.release.bundle.again import OtherVersion, decide_again, parse_public, sbom_facts
+from orbit.release.attest.keys import keyid_of, parse_public
+from orbit.release.bundle.again import OtherVersion, decide_again
 from orbit.release.bundle.model import GATE
+from orbit.release.gate.sboms import parse_sbom
 from tests.release.bundle import forge
 from tests.release.bundle.world import DECIDED, World
 
@@ -72,7 +73,7 @@ def test_what_is_no_key_is_said(data: bytes) -> None:
 def test_a_bill_of_materials_says_what_it_is_about(world: World, tmp_path: Path) -> None:
     files = forge.load(world.place / "bundle")
     for form, name in (("cyclonedx", "sbom.cdx.json"), ("spdx", "sbom.spdx.json")):
-        found = sbom_facts(files[f"run/{name}"], form, name)
+        found = parse_sbom(files[f"run/{name}"], form, name)
         assert (found.digest, found.components) == (world.digest, 4)
         with pytest.raises(InputError, match="not a bill of materials"):
-            sbom_facts(b"{}", form, name)
+            parse_sbom(b"{}", form, name)
