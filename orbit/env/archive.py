@@ -10,7 +10,6 @@ list states; a link that leads out of the environment is named and refused; so i
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import os
@@ -28,6 +27,7 @@ from orbit.audit.binary.dynamic import read_dynamic
 from orbit.audit.binary.elf import MalformedElf, open_if_elf
 from orbit.audit.facts import Tree
 from orbit.core.console import BYTES, Progress
+from orbit.core.digests import record_digest
 from orbit.core.files import read_file, sync_folder
 from orbit.core.records import MAX_BYTES
 from orbit.env import archive_list, relocate, tree
@@ -249,7 +249,7 @@ def _line(member: Member) -> Line:
         return Line(member.name, 0o120777, 0, member.target)
     digest = member.sha256
     if isinstance(member.source, bytes):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(member.source).digest()).rstrip(b"=").decode()
+        digest = record_digest(hashlib.sha256(member.source).digest())
     return Line(member.name, 0o100000 | member.mode, member.size, digest)
 
 

@@ -7,7 +7,6 @@ nothing can come twice, and no more than the listed bytes are ever taken, whatev
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Protocol
 
 import zstandard
 
+from orbit.core.digests import record_digest
 from orbit.env.archive_list import (
     LIST,
     LIST_MAX_BYTES,
@@ -136,7 +136,7 @@ class Archive:
         padding = -line.size % BLOCK
         if padding and self._exactly(padding, line.path) != bytes(padding):
             raise self._damaged(line.path)
-        if base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() != line.what:
+        if record_digest(digest.digest()) != line.what:
             raise self._damaged(line.path)
 
     def _head(self, name: str, limit: int) -> bytes:

@@ -8,7 +8,6 @@ that one's METADATA says where the checkout computes it (``dynamic``).
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
@@ -22,6 +21,7 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
+from orbit.core.digests import record_digest
 from orbit.core.files import read_file
 from orbit.core.records import Record, parse_toml
 from orbit.env import tree
@@ -339,7 +339,7 @@ def _write(prefix: Path, files: Mapping[str, bytes], info: str) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for name, data in sorted(files.items()):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        digest = record_digest(hashlib.sha256(data).digest())
         writer.writerow((name, f"sha256={digest}", len(data)))
     writer.writerow((f"{info}/RECORD", "", ""))
     for name, data in {**files, f"{info}/RECORD": text.getvalue().encode()}.items():

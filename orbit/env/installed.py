@@ -9,7 +9,6 @@ Compiled files are listed without hash and size, as pip does: the format allows 
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from orbit.core.digests import record_digest
 from orbit.env.bytecode import compiled_path
 from orbit.env.record import Contested
 from orbit.errors import InputError
@@ -86,7 +86,7 @@ def digest_of(path: Path) -> tuple[str, str]:
     """Hash and size of a file as RECORD spells them."""
     with open(path, "rb") as file:
         raw = hashlib.file_digest(file, "sha256").digest()
-    return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), str(path.stat().st_size)
+    return "sha256=" + record_digest(raw), str(path.stat().st_size)
 
 
 def stated(dist: Installed, path: str) -> str:

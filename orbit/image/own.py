@@ -6,7 +6,6 @@ backend, and depends on nothing but the files. A test holds it against the wheel
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import tomllib
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orbit.core.console import Progress
+from orbit.core.digests import record_digest
 from orbit.core.files import sha256_file
 from orbit.core.records import content_key
 from orbit.env.bytecode import WORKER, compile_tree
@@ -139,7 +139,7 @@ def record(files: dict[str, bytes], own_name: str) -> bytes:
     """RECORD: path, urlsafe base64 of sha256 without padding, size (PyPA, recording installed projects)."""
     rows = []
     for name, data in sorted(files.items()):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        digest = record_digest(hashlib.sha256(data).digest())
         rows.append(f"{name},sha256={digest},{len(data)}\n")
     return "".join([*rows, f"{own_name},,\n"]).encode()
 

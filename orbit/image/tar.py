@@ -7,7 +7,6 @@ reads; it is written here, not by :mod:`tarfile`, so that another patch release 
 
 from __future__ import annotations
 
-import base64
 import errno
 import hashlib
 import os
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from orbit.core.digests import record_digest
 from orbit.errors import RefusedError
 
 EPOCH_S = 315532800
@@ -164,7 +164,7 @@ def _whole(handle: int, member: Member, path: Path) -> Iterator[bytes]:
         raise _changed(path, f"{state.st_size} bytes now, {member.size} when it was listed")
     if member.stamp and (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns) != member.stamp:
         raise _changed(path, "written to or replaced since it was listed")
-    if digest is not None and base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() != member.sha256:
+    if digest is not None and record_digest(digest.digest()) != member.sha256:
         raise RefusedError(
             f"{path}: its content is not what RECORD or contents.tsv states, or it changed while it was read",
             fix="stop whatever writes to that tree; if it was edited, create the environment again",

@@ -7,7 +7,6 @@ site-packages, ``scripts`` to bin, ``headers`` to include, ``data`` to the prefi
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import os
@@ -31,6 +30,7 @@ from orbit.audit.installed.environment import variables_of
 from orbit.audit.installed.hashing import SUPPORTED
 from orbit.audit.known.policies import base_glibc
 from orbit.core.console import Progress
+from orbit.core.digests import record_digest
 from orbit.errors import InputError
 from orbit.profile.model import Profile
 
@@ -206,7 +206,7 @@ def _scan_one(source: ZipSource, where: str, member: Member, algorithm: str) -> 
             state = hashlib.new(algorithm)
             for piece in source.stream(member):
                 state.update(piece)
-            found = replace(found, digest=base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode())
+            found = replace(found, digest=record_digest(state.digest()))
     except MemberDamage as error:
         return Scanned(damaged=f"{where}: {error}")
     return found

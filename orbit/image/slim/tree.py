@@ -7,7 +7,6 @@ made of; a library that was slimmed before is linked from where that left it. RE
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 
 from orbit.core.console import Progress
+from orbit.core.digests import record_digest
 from orbit.core.files import require_free, sha256_file, tree_hash
 from orbit.core.paths import PACKAGE, data_file
 from orbit.core.records import Record, content_key, convert, dump_json
@@ -284,4 +284,4 @@ def _written(entry: Entry) -> str:
 
 def _as_recorded(digest: str) -> str:
     """A hex digest as RECORD spells it, without its algorithm."""
-    return base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode()
+    return record_digest(bytes.fromhex(digest))

@@ -7,7 +7,6 @@ compressed by the compiler already; what deflate would save is said in docs/kern
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
@@ -19,6 +18,7 @@ from pathlib import Path
 from orbit.audit.archives.wheel_disorder import SIGNATURES
 from orbit.audit.archives.zip_source import PROBLEMS, Member, MemberDamage, ZipSource
 from orbit.audit.binary.elf import is_elf
+from orbit.core.digests import record_digest
 from orbit.core.files import CHUNK_BYTES
 from orbit.errors import InputError
 
@@ -93,7 +93,7 @@ def _pack(archive: zipfile.ZipFile, name: str, file: Path) -> tuple[str, int]:
                 size += len(head)
                 member.write(head)
                 head = source.read(CHUNK_BYTES)
-    return base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode(), size
+    return record_digest(state.digest()), size
 
 
 def _entry(name: str, mode: int) -> zipfile.ZipInfo:

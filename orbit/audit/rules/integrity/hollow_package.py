@@ -7,7 +7,6 @@ same happens for a user who may not enter the folder that the file is in.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from orbit.audit.installed.tree import End, follow, resolve
 from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import Access, counted, outermost, some
 from orbit.audit.rules.integrity.dangling_link import MESSAGES, Group, cause_of
+from orbit.core.digests import record_digest
 from orbit.core.findings import Finding, Severity
 
 ID = "hollow-package"
@@ -188,7 +188,7 @@ def is_zeros(digest: str, row: RecordRow) -> bool:
     if not digest or digest == row.digest or row.algorithm != "sha256" or not 0 < row.size <= MAX_ZEROS:
         return False
     zeros = hashlib.sha256(bytes(row.size)).digest()
-    return digest == base64.urlsafe_b64encode(zeros).rstrip(b"=").decode()
+    return digest == record_digest(zeros)
 
 
 def _closed(env: Environment, access: Access, closed: dict[str, list[str]]) -> Iterator[Finding]:

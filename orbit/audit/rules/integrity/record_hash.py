@@ -6,7 +6,6 @@ deleted, truncated, overwritten by another distribution, or edited by hand.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from orbit.audit.known.policy import Policy
 from orbit.audit.rules.integrity.access import counted, is_system_site
 from orbit.audit.rules.integrity.file_conflict import contested_paths
 from orbit.audit.rules.integrity.hollow_package import is_gone
+from orbit.core.digests import record_digest
 from orbit.core.findings import Finding, Severity
 
 ID = "record-hash"
@@ -143,7 +143,7 @@ def _compare(env: Environment, row: RecordRow) -> str:
 def from_hex(text: str) -> str:
     """A digest that a build tool wrote in hexadecimal, in RECORD's spelling; empty when it is not one."""
     try:
-        return base64.urlsafe_b64encode(bytes.fromhex(text)).rstrip(b"=").decode()
+        return record_digest(bytes.fromhex(text))
     except ValueError:
         return ""
 
