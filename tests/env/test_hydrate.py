@@ -256,12 +256,12 @@ def test_an_old_environment_outlives_a_full_disk(
     real = os.write
     count = 0
 
-    def full(handle: int, data: object) -> int:
+    def full(handle: int, data: bytes) -> int:
         nonlocal count
         count += 1
         if count > 9:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(handle, data)  # type: ignore[arg-type]
+        return real(handle, data)
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space") as caught:

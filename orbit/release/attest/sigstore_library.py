@@ -43,7 +43,7 @@ class Identity:
 def installed() -> None:
     """Raises :class:`MissingError`, naming the extra, when the library is not there."""
     try:
-        import sigstore.models  # noqa: PLC0415 - an extra
+        import sigstore.models
     except ImportError as error:
         raise MissingError(f"the sigstore library is not installed ({error})", fix=INSTALL) from None
     del sigstore
@@ -55,9 +55,9 @@ def sign(payload: bytes, config: Path | None) -> bytes:
     Raises :class:`MissingError` without library, identity or service; see :class:`SigstoreSigner`.
     """
     installed()
-    from sigstore.dsse import Statement  # noqa: PLC0415
-    from sigstore.oidc import IdentityError, IdentityToken, detect_credential  # noqa: PLC0415
-    from sigstore.sign import SigningContext  # noqa: PLC0415
+    from sigstore.dsse import Statement
+    from sigstore.oidc import IdentityError, IdentityToken, detect_credential
+    from sigstore.sign import SigningContext
 
     try:
         raw = detect_credential()
@@ -83,8 +83,8 @@ def verify(
     Raises :class:`NotProved` saying why it is none of them, :class:`MissingError` without the library or its root.
     """
     installed()
-    from sigstore.models import Bundle  # noqa: PLC0415
-    from sigstore.verify import policy  # noqa: PLC0415
+    from sigstore.models import Bundle
+    from sigstore.verify import policy
 
     try:
         read = Bundle.from_json(bundle)
@@ -103,7 +103,7 @@ def verify(
 
 
 def _config(path: Path | None) -> ClientTrustConfig:
-    from sigstore.models import ClientTrustConfig  # noqa: PLC0415
+    from sigstore.models import ClientTrustConfig
 
     if path is not None:
         try:
@@ -119,9 +119,9 @@ def _config(path: Path | None) -> ClientTrustConfig:
 
 
 def _verifier(trusted_root: Path | None) -> Verifier:
-    from sigstore.errors import Error  # noqa: PLC0415
-    from sigstore.models import TrustedRoot  # noqa: PLC0415
-    from sigstore.verify import Verifier  # noqa: PLC0415
+    from sigstore.errors import Error
+    from sigstore.models import TrustedRoot
+    from sigstore.verify import Verifier
 
     try:
         if trusted_root is None:

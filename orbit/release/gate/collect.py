@@ -7,6 +7,7 @@ Nothing here decides. A file that cannot be read, that is not as it was sealed o
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -256,6 +257,6 @@ def _smoke(reader: _Reader) -> SmokeReport | None:
 def _read_sboms(reader: _Reader) -> Iterator[SbomFacts]:
     for form, name in SBOM_FILES.items():
         if (reader.folder / name).is_file():
-            found = reader.guarded(name, lambda form=form, name=name: read_sbom(reader.folder / name, form))  # type: ignore[misc]
+            found = reader.guarded(name, functools.partial(read_sbom, reader.folder / name, form))
             if found is not None:
                 yield found
