@@ -21,6 +21,7 @@ from orbit.kernels.manifest import BuildManifest
 
 KERNELS_FILE = "kernels.json"
 KERNELS_SCHEMA = "orbit.kernel-manifests/1"
+SECOND_PREFIX_SCHEMA = "orbit.second-prefix/1"
 STAGE_SCHEMA = "orbit.stage/1"
 SUMMARY_SCHEMA = "orbit.summary/1"
 

@@ -35,19 +35,16 @@ from orbit.image.smoke.follow import Follower
 from orbit.image.smoke.report import SmokeRun
 from orbit.image.smoke.run import START_S, complete, load_list, make_context, start_result
 from orbit.profile.model import Profile, load_profile
-from orbit.release.evidence import Result, utc_now
+from orbit.release.evidence import SECOND_PREFIX_SCHEMA, Result, utc_now
 from orbit.release.second_place import Place, as_user, choose_place, make_parents, user
 from orbit.smoke.model import FAILED, SKIPPED, CheckResult, Context, SmokeList, plan_of
 from orbit.smoke.report import IN_PLACE
-
-SCHEMA = "orbit.second-prefix/1"
-FILE = "second-prefix.json"
 
 
 class SecondPrefix(Record, frozen=True, kw_only=True):
     """What was done with one archive on one machine, and what came of it."""
 
-    schema: str = SCHEMA
+    schema: str = SECOND_PREFIX_SCHEMA
     orbit: str = __version__
     result: Result
     reason: str = ""

@@ -13,16 +13,15 @@ from orbit.image.smoke.report import SmokeReport, SmokeRun
 from orbit.profile.model import GpuTarget
 from orbit.qualify.records import Qualification
 from orbit.release.attest.statement import TIMES
+from orbit.release.evidence import SECOND_PREFIX_SCHEMA
 from orbit.release.gate.case import Case, Judgement, Mark, listed
 from orbit.release.gate.facts import CLEAN_ROOM_FILE, SECOND_PREFIX_FILE, Attested, CleanRoom
 from orbit.smoke.model import FAILED, SKIPPED, CheckResult
+from orbit.smoke.report import IN_PLACE
 
 SMOKE_FILE = "smoke.json"
 DEVICE_KIND = "gpu-device"
 """The check that names the GPU."""
-IN_PLACE = "in-place"
-"""Engine of what ran without one: whoever ran it said which image that was, the environment inside says it again."""
-SECOND_PREFIX_SCHEMA = "orbit.second-prefix/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +171,7 @@ def _signed_reports(case: Case) -> tuple[list[_Smoke], list[Judgement]]:
             said = f"was run in {report.image[:19] or 'no image'} of profile {report.profile or 'unknown'}"
             bad.append(case.refused(said, subject=item.file, file=item.file, fix=fix))
             continue
+        # whoever ran it without an engine said which image that was; the environment inside says it again
         if report.engine == IN_PLACE and report.environment != _environment(case):
             said = f"ran in environment {report.environment[:12] or 'unknown'}, the image has {_environment(case)[:12]}"
             bad.append(case.refused(said, subject=item.file, file=item.file, fix=fix))
@@ -284,8 +284,8 @@ def second_prefix(case: Case) -> Iterator[Judgement]:
     """The archive of the image's environment was unpacked elsewhere, for another user, audited and started."""
     name = case.evidence.profile.name
     fix = (
-        f"orbit env archive --profile {name} --output FILE, orbit env prove FILE --image RUN/image "
-        f"--output DIR/{SECOND_PREFIX_FILE}, and --evidence DIR"
+        f"orbit env archive --profile {name} --output FILE, orbit env prove FILE --prefix NEW/env "
+        f"--image RUN/image --output DIR/{SECOND_PREFIX_FILE}, and --evidence DIR"
     )
     bad = [
         case.problem(item, subject=item.file) for item in case.evidence.problems if item.predicate == "second-prefix"

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from orbit.cli import build_parser
 from orbit.core.findings import Finding, Severity, Skipped, error_finding
 from orbit.image.smoke.report import SmokeReport, SmokeRun
 from orbit.release.checkout import Checkout
@@ -294,6 +295,16 @@ def test_each_broken_piece_is_that_refusal(tmp_path: Path, name: str, change: Ch
     assert decision.mark(name) is mark
     assert any(re.search(says, item.reason) for item in decision.refusals), decision.refusals
     assert all(item.fix for item in decision.refusals)
+
+
+def test_the_commands_for_a_missing_proof_can_be_typed(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path)
+    put(prefix=None)(made)
+    advice = next(item.fix for item in made.decide().refusals)
+    commands = re.findall(r"orbit (env [^,]+)", advice)
+    assert [command.split()[1] for command in commands] == ["archive", "prove"]
+    for command in commands:
+        assert callable(build_parser().parse_args(command.split()).run)  # an option that lacks ends the process
 
 
 @pytest.mark.parametrize("file", ["h100.intoto.json", "b200.intoto.json"])
