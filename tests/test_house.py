@@ -42,7 +42,7 @@ from tests.source import (
 )
 
 # Room of orbit/ -> what it may import of the other rooms: a whole room, or one module of it. What is not here may not.
-STAGES = {"profile", "kernels", "env", "audit", "image", "smoke", "qualify", "release"}
+STAGES = {"profile", "kernels", "env", "audit", "image", "smoke", "qualify", "release", "launch", "doctor"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
@@ -106,6 +106,10 @@ ARROWS: dict[str, set[str]] = {
     "smoke": {"errors", "core"},
     # a record is made with an environment's own Python and variables
     "qualify": {"errors", "core", "env.activate"},
+    # on a cluster: a node is asked what its environment is and what its GPUs can load; a manifest is judged by rules
+    "launch": {"errors", "core", "profile", "env", "audit", "image", "smoke"},
+    # a broken machine is asked what every other room can ask
+    "doctor": {"errors", "core", *STAGES},
     "release": {"errors", "core", *STAGES},
     "ship": {"errors", "core", *STAGES},
     "cli": {"errors", "core", "ship", *STAGES},
@@ -133,7 +137,7 @@ AUDIT_ARROWS: dict[str, set[str]] = {
     },
 }  # fmt: skip
 # What runs where the stack is installed, rooms and parts of rooms: only they may import it.
-LOWER_FLOOR = ("smoke", "qualify.stack")
+LOWER_FLOOR = ("smoke", "qualify.stack", "launch.preflight.stack", "launch.ray.stack")
 
 FILE_LINES, FUNCTION_LINES = 600, 100
 LONG_FILES: set[str] = set()

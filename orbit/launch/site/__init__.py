@@ -1,0 +1,1 @@
+"""What a cluster is, as data: ``env/sites/*.toml``."""
