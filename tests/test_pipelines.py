@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,39 @@ def test_zizmor_objects_to_an_action_that_is_not_pinned(tmp_path: Path) -> None:
     bad.write_text(re.sub(r"actions/checkout@[0-9a-f]{40} # \S+", "actions/checkout@main", GITHUB[0].read_text()))
     done = run([str(program), "--offline", "--no-progress", str(bad)], doing="linting", timeout_s=120, check=False)
     assert done.returncode != 0
+
+
+def actionlint(folder: Path, *, change: tuple[str, str] = ("", "")) -> tuple[int, str]:
+    """Status and words of actionlint over the workflows, laid out as docs/ci.md says and GitHub wants them."""
+    program = shutil.which("actionlint")
+    if program is None:
+        pytest.skip("actionlint is not on PATH (docs/ci.md says which version was run)")
+    workflows = folder / ".github" / "workflows"
+    workflows.mkdir(parents=True)
+    (folder / ".git").mkdir()  # how it knows the root of a checkout, and with it its settings
+    for path in GITHUB:
+        (workflows / path.name).write_text(path.read_text().replace(*change) if change[0] else path.read_text())
+    shutil.copy(CI / "github" / "actionlint.yaml", folder / ".github")
+    done = run([program, "-no-color"], doing="linting the workflows", cwd=folder, timeout_s=120, check=False)
+    return done.returncode, (done.stdout + done.stderr).decode()
+
+
+def test_actionlint_finds_nothing(tmp_path: Path) -> None:
+    assert actionlint(tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (("ubuntu-24.04", "ubuntu-24.40"), "ubuntu-24.40"),
+        (("matrix.profile", "matrix.profil"), "profil"),
+        (('"$PROFILE"', "$PROFILE"), "SC2086"),
+    ],
+    ids=["runner", "expression", "shell"],
+)
+def test_actionlint_objects_to_a_workflow_that_is_wrong(change: tuple[str, str], word: str, tmp_path: Path) -> None:
+    if word.startswith("SC") and shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not on PATH, and actionlint asks it about the shell of a step")
+    status, words = actionlint(tmp_path, change=change)
+    assert status == 1
+    assert word in words
