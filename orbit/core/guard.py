@@ -4,7 +4,8 @@ A small process of our own reads the process groups we start from a pipe. When t
 kills the groups that are still there and every process of their session (ninja gives each compile job a group of its
 own, in the same session). Grandchildren are covered, nothing runs between fork and exec in a threaded program (no
 ``preexec_fn``), and the programs are started as they are, without a wrapper. Not covered: a program that leaves its
-session, and one killed in the microseconds between its start and its registration.
+session (unless all of them carry a mark in their environment, see :meth:`Guard.sweeps`), and one killed in the
+microseconds between its start and its registration.
 """
 
 from __future__ import annotations
@@ -20,21 +21,32 @@ from collections.abc import Iterator
 # The guard's whole program: no imports of ours, so it starts in about 10 ms and depends on nothing.
 PROGRAM = """
 import os, signal, sys, time
-groups = set()
+groups, marks, folders = set(), set(), set()
+kinds = {"+": groups, "m": marks, "f": folders}
 for line in sys.stdin:
-    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+    kind, text = line[0], line[1:].rstrip("\\n")
+    if kind == "-":
+        groups.discard(int(text))
+    elif kind == "x":
+        marks.clear(), folders.clear()
+    else:
+        kinds[kind].add(int(text) if kind == "+" else os.fsencode(text))
 for group in groups:
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:
         pass
-for _ in range(20 if groups else 0):
+for _ in range(100 if groups or marks else 0):
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/" + name + "/stat") as file:
                 state, _parent, _group, session = file.read().rpartition(")")[2].split()[:4]
-            if int(session) in groups and state != "Z":
+            ours = int(session) in groups
+            if marks and not ours:
+                with open("/proc/" + name + "/environ", "rb") as file:
+                    ours = not marks.isdisjoint(file.read().split(bytes(1)))
+            if ours and state not in "ZX":
                 found.append(name)
                 os.kill(int(name), signal.SIGKILL)
         except OSError:
@@ -42,6 +54,10 @@ for _ in range(20 if groups else 0):
     if not found:
         break
     time.sleep(0.05)
+if folders:
+    import shutil
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 """
 
 
@@ -61,6 +77,21 @@ class Guard:
             yield
         finally:
             self._tell(f"-{group}\n")
+
+    @contextlib.contextmanager
+    def sweeps(self, mark: str, folder: str) -> Iterator[None]:
+        """If we die while the block runs: every process that was started with ``mark`` (``NAME=value``, a value nobody
+        else has) in its environment is killed, whatever group or session it is in, and ``folder`` is removed.
+
+        Raises ValueError for a line end in either.
+        """
+        if "\n" in mark + folder:
+            raise ValueError("a line end in a mark or a folder's name")
+        self._tell(f"m{mark}\nf{folder}\n")
+        try:
+            yield
+        finally:
+            self._tell("x\n")
 
     def start(self) -> None:
         """Start the guarding process now, for who tells its own children from others."""

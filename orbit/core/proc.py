@@ -136,6 +136,33 @@ def run(
     return subprocess.CompletedProcess(args, child.returncode, out or b"", err or b"")
 
 
+@contextlib.contextmanager
+def running(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    doing: str,
+    env: Mapping[str, str],
+    log: Path | None = None,
+    talks: bool = False,
+    fix: str = "",
+) -> Generator[subprocess.Popen[bytes]]:
+    """A program that runs beside us while the block does, and has ended with all of its session when the block has.
+
+    ``env`` is its whole environment. It reads what we read and writes where we write; with ``log`` its errors, and
+    where it does not talk its output too, go to that file; with ``talks`` its standard input and output are pipes of
+    ours. It leads a session of its own and ends with us, as in :func:`run`, and raises the same.
+    """
+    args = [os.fspath(arg) for arg in argv]
+    pipe = subprocess.PIPE if talks else None
+    with contextlib.ExitStack() as stack:
+        sink = stack.enter_context(open(log, "ab")) if log else None
+        child = _popen(args, cwd=None, env=dict(env), doing=doing, fix=fix, pipes=(pipe, pipe or sink, sink))
+        stack.callback(_close_pipes, child)
+        stack.callback(end_group, child)
+        stack.enter_context(GUARD.watch(child.pid))
+        yield child
+
+
 class Stop:
     """Ends what threads are doing when the main thread is interrupted, which alone gets the signal.
 
@@ -241,6 +268,24 @@ def _start(
     fix: str,
     errors: IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
+    stdin = subprocess.PIPE if piped else subprocess.DEVNULL
+    stderr = subprocess.STDOUT if sink else errors or subprocess.PIPE
+    pipes = (stdin, sink or subprocess.PIPE, stderr)
+    return _popen(args, cwd=cwd, env=env, doing=doing, fix=fix, pipes=pipes)
+
+
+type _Stream = int | IO[bytes] | None
+
+
+def _popen(
+    args: list[str],
+    *,
+    cwd: Path | None,
+    env: dict[str, str],
+    doing: str,
+    fix: str,
+    pipes: tuple[_Stream, _Stream, _Stream],
+) -> subprocess.Popen[bytes]:
     if cwd is not None and not cwd.is_dir():
         raise InputError(f"{cwd}: no such folder (needed for {doing})", fix=fix)
     try:
@@ -249,9 +294,9 @@ def _start(
             cwd=cwd,
             env=env,
             start_new_session=True,
-            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-            stdout=sink or subprocess.PIPE,
-            stderr=subprocess.STDOUT if sink else errors or subprocess.PIPE,
+            stdin=pipes[0],
+            stdout=pipes[1],
+            stderr=pipes[2],
         )
     except FileNotFoundError:
         raise MissingError(

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
-from orbit.core.guard import Guard
+import pytest
+
+from orbit.core.guard import GUARD, Guard
 from tests.core.processes import STUBBORN, alive, until
 
 
@@ -89,3 +92,39 @@ def test_a_process_with_a_group_of_its_own_ends_too(tmp_path: Path) -> None:
         runner.kill()
         runner.wait()
         assert until(lambda: not alive(pid))
+
+
+def test_what_carries_our_mark_ends_with_us_whatever_session_it_is_in(tmp_path: Path) -> None:
+    folder = tmp_path / "of ours"
+    folder.mkdir()
+    (folder / "file").touch()
+    mark = f"ORBIT_TEST_MARK={uuid.uuid4().hex}"
+    marked = subprocess.Popen(["setsid", "env", mark, "sleep", "60"])
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        code = (
+            "import os, signal\n"
+            "from orbit.core.guard import GUARD\n"
+            f"with GUARD.sweeps({mark!r}, {str(folder)!r}):\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=False)
+        assert marked.wait(10) == -signal.SIGKILL
+        assert until(lambda: not folder.exists())
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_what_has_been_swept_already_is_left_alone(tmp_path: Path) -> None:
+    code = (
+        "from orbit.core.guard import GUARD\n"
+        f"with GUARD.sweeps('ORBIT_TEST_MARK=1', {str(tmp_path)!r}):\n"
+        "    pass\n"
+        "GUARD.close()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert tmp_path.exists()
+    with pytest.raises(ValueError, match="line end"), GUARD.sweeps("a\nb", "c"):
+        pass

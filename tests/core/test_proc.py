@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from orbit.core.proc import TAIL_LINES, Stop, ca_bundle, clean_env, end_group, own_python, run, stream
+from orbit.core.proc import TAIL_LINES, Stop, ca_bundle, clean_env, end_group, own_python, run, running, stream
 from orbit.errors import CommandFailed, ExitCode, InputError, MissingError
 from tests.core.processes import STUBBORN, alive, until
 
@@ -329,3 +329,33 @@ def test_a_reader_that_stops_early_stops_the_program(tmp_path: Path) -> None:
     pieces.close()
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
+
+
+# --- a program beside us ----------------------------------------------------------------------------------------------
+
+
+def test_a_program_beside_us_talks_and_ends_with_the_block(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "ONLY": "this"}
+    log = tmp_path / "log"
+    with running(["sh", "-c", "env >&2; cat; sleep 60"], doing="a test", env=env, log=log, talks=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"hello\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"hello\n"
+        assert os.getsid(child.pid) == child.pid
+    assert child.returncode is not None
+    said = log.read_text()
+    assert "ONLY=this" in said
+    assert "LC_ALL" not in said
+
+
+def test_a_program_beside_us_writes_where_we_do(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with running(["echo", "to us"], doing="a test", env={}) as child:
+        assert child.wait() == 0
+    assert capfd.readouterr().out == "to us\n"
+    with running(["echo", "to a file"], doing="a test", env={}, log=tmp_path / "log") as child:
+        assert child.wait() == 0
+    assert (tmp_path / "log").read_text() == "to a file\n"
+    with pytest.raises(MissingError, match="nothing"), running(["/nothing"], doing="a test", env={}):
+        pass
