@@ -17,6 +17,7 @@ SCHEMA = 1
 NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")
 """A DNS label (RFC 1123) with room for what schedulers append to it within 63 characters."""
 DIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")
+VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 IMAGE = re.compile(r"^(?:[a-z0-9]+(?:[._:/-][a-zA-Z0-9_.-]+)*@)?sha256:[0-9a-f]{64}$")
 
 type Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -43,6 +44,8 @@ class Job(Record, frozen=True, kw_only=True):
     """By digest: ``repository@sha256:...``, or ``sha256:...`` alone where the site names the repository. No tags."""
     command: tuple[str, ...]
     """Run once, on the first node, when every node is ready. Its exit status is the job's."""
+    folder: str = ""
+    """Working folder of the command, absolute, in the container. Empty: ``/``, and no word may be a relative path."""
     nodes: Positive = 1
     gpus_per_node: Annotated[int, msgspec.Meta(ge=0)] = 0
     """0: a job without GPUs."""
@@ -67,6 +70,8 @@ class Job(Record, frozen=True, kw_only=True):
     grace_seconds: Annotated[int, msgspec.Meta(ge=5)] = 60
     """From the scheduler's SIGTERM to its SIGKILL: what the command has to save its state."""
     rdma: Wanted = "wanted"
+    dashboard: bool = False
+    """Whether Ray's dashboard runs, on localhost of the first node."""
     burn_in: bool = False
     """Whether GPUs are loaded for a minute before the command starts."""
     parallel: Parallel = Parallel()
@@ -123,6 +128,8 @@ def problems(job: Job) -> list[tuple[str, str]]:
         )
     if not job.command or not all(job.command):
         found.append(("command is empty or has an empty word", 'write command = ["python3.12", "train.py"]'))
+    if job.folder and not job.folder.startswith("/"):
+        found.append((f"folder = {job.folder!r} is not absolute", "name a folder of the container: /data/demo"))
     if job.gpus % job.parallel.size:
         product = f"tensor x pipeline x context = {job.parallel.size}"
         found.append((f"parallel: {product} does not divide nodes x gpus_per_node = {job.gpus}", "change one of them"))
@@ -139,6 +146,9 @@ def problems(job: Job) -> list[tuple[str, str]]:
         found.append((f"least_nodes = {job.least_nodes} is more than nodes = {job.nodes}", "at most nodes"))
     if not job.ray and job.nodes > 1:
         found.append((f"ray = false with nodes = {job.nodes}", "set ray = true: it is what joins nodes"))
+    odd = [name for name in (*job.environment, *job.secrets) if not VARIABLE.match(name)]
+    if odd:
+        found.append((f"{odd[0]!r} is no name of a variable", "letters, digits and '_', not beginning with a digit"))
     both = sorted(set(job.secrets) & set(job.environment))
     if both:
         found.append((f"{both[0]} is in environment and in secrets", "a secret has no value in a file: remove one"))

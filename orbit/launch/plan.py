@@ -28,7 +28,7 @@ class LaunchPlan(Record, frozen=True, kw_only=True):
     identity: str
     """sha256 of job and site: two submissions of the same have the same."""
     image: str
-    """``repository@sha256:...``, or the path of a file on the node (``sif``, ``squashfs``)."""
+    """``repository@sha256:...``, or a path on the node (an image file, an archive, an environment)."""
     cpus: int
     """Of one node."""
     memory_gib: int
@@ -84,7 +84,10 @@ def _image(job: Job, site: Site) -> str:
             raise InputError(
                 f"site {site.name}: image.form = {source.form!r} without image.path", fix="name the folder"
             )
-        return f"{source.path.rstrip('/')}/{job.digest.replace(':', '-')}.{source.form}"
+        if source.form == "prefix":
+            return source.path.rstrip("/")
+        ending = "tar.zst" if source.form == "archive" else source.form
+        return f"{source.path.rstrip('/')}/{job.digest.replace(':', '-')}.{ending}"
     if "@" in job.image:
         return job.image
     if not source.repository:

@@ -77,6 +77,9 @@ def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
         ({"least_nodes": 1}, "least_nodes without"),
         ({"unfit": "leave-out", "nodes": 2, "least_nodes": 3}, "least_nodes = 3"),
         ({"ray": False, "nodes": 2}, "ray = false"),
+        ({"folder": "data"}, "folder = 'data' is not absolute"),
+        ({"environment": {"A-B": "x"}}, "'A-B' is no name"),
+        ({"secrets": ("A B",)}, "'A B' is no name"),
         ({"secrets": ("KEY",), "environment": {"KEY": "x"}}, "KEY is in environment and in secrets"),
     ],
 )

@@ -49,6 +49,9 @@ def test_a_recipe_that_names_its_repository_keeps_it() -> None:
 def test_an_image_file_is_named_by_its_digest() -> None:
     source = {"runtime": "apptainer", "form": "sif", "path": "/images/"}
     assert make_plan(job(), site(image=source)).image == f"/images/{DIGEST.replace(':', '-')}.sif"
+    source = {"runtime": "none", "form": "archive", "path": "/images"}
+    assert make_plan(job(), site(image=source)).image == f"/images/{DIGEST.replace(':', '-')}.tar.zst"
+    assert make_plan(job(), site(image=source | {"form": "prefix", "path": "/sw/orbit/"})).image == "/sw/orbit"
     with pytest.raises(InputError, match=r"without image\.path"):
         make_plan(job(), site(image={"runtime": "apptainer", "form": "sif"}))
 

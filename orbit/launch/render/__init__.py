@@ -7,6 +7,7 @@ import importlib
 from orbit.core.records import Record
 from orbit.errors import InputError
 from orbit.launch.plan import LaunchPlan
+from orbit.launch.render.words import check
 
 
 class File(Record, frozen=True, kw_only=True):
@@ -51,6 +52,7 @@ def render(plan: LaunchPlan, form: str = "") -> tuple[File, ...]:
     The first one is what is handed to the scheduler. Raises :class:`InputError` for a form the scheduler does not have
     and for what cannot be said in it.
     """
+    check(plan)
     form = form or default_form(plan)
     forms = FORMS[plan.site.scheduler]
     if form not in forms:

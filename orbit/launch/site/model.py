@@ -103,10 +103,14 @@ class ImageSource(Record, frozen=True, kw_only=True):
     """``registry.example.org/team/orbit``: put before ``@sha256:...`` where a recipe names a digest alone."""
     pull_secret: str = ""
     """Kubernetes: name of the secret of type dockerconfigjson."""
-    form: Literal["registry", "sif", "squashfs"] = "registry"
-    """``sif`` and ``squashfs``: a file at ``path`` instead of a registry."""
+    form: Literal["registry", "sif", "squashfs", "archive", "prefix"] = "registry"
+    """``sif`` and ``squashfs``: a file at ``path`` instead of a registry. Without containers (``runtime = "none"``):
+    ``archive``, a file of ``orbit env archive`` that each node unpacks, or ``prefix``, an environment all nodes see."""
     path: str = ""
-    """Path on the node of the folder that holds those files, named ``sha256-<digest>.<form>``."""
+    """Path on the node of the folder that holds those files, named ``sha256-<digest>.<form>`` (an archive ends in
+    ``.tar.zst``, and its digest is the file's); with ``prefix`` of the environment itself."""
+    orbit: str = "orbit"
+    """With ``archive``: the program on the node that unpacks it, best an absolute path that all nodes see."""
 
 
 class UserPolicy(Record, frozen=True, kw_only=True):
