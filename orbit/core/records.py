@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from orbit.core.files import read_file, write_atomic
+from orbit.core.misspelt import hint
 from orbit.errors import InputError
 
 MAX_BYTES = 256 << 20
@@ -58,7 +59,9 @@ def convert[T](data: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {error}", fix="correct that key; unknown keys are refused on purpose") from None
+        meant = hint(kind, str(error))
+        fix = "correct that key; unknown keys are refused on purpose" + (f"; {meant}" if meant else "")
+        raise InputError(f"{where}: {error}", fix=fix) from None
 
 
 def canonical(value: Any) -> bytes:
