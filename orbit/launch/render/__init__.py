@@ -21,7 +21,7 @@ class File(Record, frozen=True, kw_only=True):
 
 
 FORMS: dict[str, dict[str, str]] = {
-    "docker": {},
+    "docker": {"run": "docker", "compose": "compose"},
     "kubernetes": {},
     "htcondor": {},
     "slurm": {},
@@ -33,7 +33,7 @@ def default_form(plan: LaunchPlan) -> str:
     """The form that fits the site and the job where none is named. Raises :class:`InputError` when none does."""
     site, job = plan.site, plan.job
     if site.scheduler == "docker":
-        return "run" if job.nodes == 1 else "compose"
+        return "run" if job.nodes == 1 or site.network.host_network else "compose"
     if site.scheduler == "kubernetes":
         return "rayjob" if site.kubernetes.kuberay and job.ray else "job"
     if site.scheduler == "htcondor":

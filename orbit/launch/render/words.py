@@ -170,6 +170,13 @@ def quoted_host(path: str, variable: str = "user") -> str:
     return f'"${{{variable}}}"'.join(quoted(piece) if piece else "" for piece in pieces)
 
 
+def command_lines(argv: Iterable[str]) -> list[str]:
+    """``argv`` of a node for people: the program and its flags on a line, the job's own command on another."""
+    words_of = list(argv)
+    cut = words_of.index("--")
+    return [" ".join(map(quoted, part)) for part in (words_of[:cut], words_of[cut:])]
+
+
 def assignments(values: Mapping[str, str]) -> list[str]:
     """``NAME=value`` words for env(1), each quoted for the shell."""
     return [quoted(f"{name}={value}") for name, value in values.items()]
