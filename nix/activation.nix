@@ -25,12 +25,12 @@ let
     variable: !(variable ? needs) && only [ ] (variable.value or "")
   ) contract.variables;
 
-  # What the CUDA compiler below `prefix` (prefix/cuda) needs.
+  # What the CUDA compiler below `prefix` (prefix/cuda, nvcc included) needs.
   cuda =
     prefix:
     map (variable: variable // { value = builtins.replaceStrings [ "{prefix}" ] [ prefix ] variable.value; }) (
       builtins.filter (
-        variable: (variable.needs or "") == "cuda" && only [ "prefix" ] variable.value
+        variable: contract.conditions ? ${variable.needs or ""} && only [ "prefix" ] variable.value
       ) contract.variables
     );
 

@@ -15,13 +15,14 @@ let
     done
   '';
 
-  # Shell code that makes the CUDA_HOME that every environment of Orbit has, with Orbit's own function.
+  # Shell code that makes the CUDA_HOME that every environment of Orbit with CUDA wheels has, with Orbit's own functions.
   farm = site: orbit: ''
     ${orbit}/bin/python -c '
     import sys
     from pathlib import Path
-    from orbit.env.cuda_home import link_farm
-    link_farm(Path(sys.argv[1]), Path(sys.argv[2]), relative=True)
+    from orbit.env.cuda_home import link_farm, toolkit_folders
+    if toolkit_folders(Path(sys.argv[1])):
+        link_farm(Path(sys.argv[1]), Path(sys.argv[2]), relative=True)
     ' ${site} "$out/cuda"
   '';
 in
@@ -45,5 +46,6 @@ in
         chmod -R u+w $out/${site}/nvidia
       done
       ${farm "$out/${site}" orbit}
+      [ -x $out/cuda/bin/nvcc ] || { echo "${name}: no nvcc in its packages" >&2 && exit 1; }
     '';
 }

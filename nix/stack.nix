@@ -124,9 +124,7 @@ in
     # the activation contract (`. bin/orbit-entrypoint`, or `bin/orbit-entrypoint COMMAND`).
     postInstall = ''
       ${cuda.materialize "$out/${site}"}
-      if ls $out/${site}/nvidia/cu[0-9]*/bin/nvcc >/dev/null 2>&1; then
-        ${cuda.farm "$out/${site}" orbitEnv}
-      fi
+      ${cuda.farm "$out/${site}" orbitEnv}
       install -D -m 755 ${../containers/entrypoint.sh} $out/bin/orbit-entrypoint
       mkdir -p $out/share/orbit
       ${orbitEnv}/bin/python -c '

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -35,14 +35,16 @@ class Variable(Record, frozen=True, kw_only=True):
     how: How
     """``set``, ``default`` (only when unset), ``prepend`` (to a list of folders) or ``unset``."""
     reason: str
-    needs: Literal["", "cuda"] = ""
-    """``cuda``: only where the environment has a CUDA compiler."""
+    needs: str = ""
+    """Name of a condition: only in environments that meet it."""
 
 
 class Contract(Record, frozen=True, kw_only=True):
     """The whole of ``env/activation.toml``."""
 
     schema: int
+    conditions: dict[str, str]
+    """What a variable may need -> the path below the prefix that is there where it is met."""
     variables: tuple[Variable, ...]
 
 
@@ -53,18 +55,50 @@ def load_contract() -> Contract:
     for variable in contract.variables:
         if (variable.how == "unset") != (variable.value == ""):
             raise InputError(f"{path}: {variable.name}: how = {variable.how!r}, value = {variable.value!r}")
+        if variable.needs and variable.needs not in contract.conditions:
+            raise InputError(f"{path}: {variable.name}: needs = {variable.needs!r}, which is no key of [conditions]")
     return contract
 
 
+def conditions(exists: Callable[[str], bool]) -> frozenset[str]:
+    """The conditions of the contract that an environment meets; ``exists`` answers for a path below its prefix."""
+    return frozenset(name for name, path in load_contract().conditions.items() if exists(path))
+
+
+def conditions_of(prefix: Path) -> frozenset[str]:
+    """:func:`conditions` of an environment on disk."""
+    return conditions(lambda path: (prefix / path).exists())
+
+
+def conditions_by_name(dists: Iterable[str]) -> frozenset[str]:
+    """:func:`conditions` of an environment that is not there yet, by the names of its distributions.
+
+    ``nvidia-cuda-nvcc`` is the compiler of CUDA 13 and later. What has that name with a suffix, and the run time alone,
+    make a toolkit without nvcc (:mod:`orbit.env.cuda_home`).
+    """
+    names = set(dists)
+    present = set()
+    if any(name.startswith(("nvidia-cuda-nvcc", "nvidia-cuda-runtime")) for name in names):
+        present.add("cuda")
+    if "nvidia-cuda-nvcc" in names:
+        present.add("cuda/bin/nvcc")
+    return conditions(present.__contains__)
+
+
 def activation(
-    prefix: str, *, state: str = IMAGE_STATE, sockets: str = "", identity: str = "", cuda: bool = True
+    prefix: str,
+    *,
+    state: str = IMAGE_STATE,
+    sockets: str = "",
+    identity: str = "",
+    has: Collection[str] | None = None,
 ) -> tuple[Variable, ...]:
     """The variables of the environment at ``prefix``, in the order they apply, with every placeholder filled in.
 
     ``state`` is the folder for everything written; ``sockets`` the one for sockets (default: ``state``), of at most
     :data:`SOCKETS_BYTES` bytes; ``identity`` the environment's (see
-    :class:`orbit.env.record.EnvironmentRecord`), which keeps its caches apart from those of others; ``cuda`` says
-    whether it has a CUDA compiler. Nothing on disk is looked at but the contract.
+    :class:`orbit.env.record.EnvironmentRecord`), which keeps its caches apart from those of others; ``has`` the
+    conditions it meets (:func:`conditions`), all where nothing is said. Nothing on disk is looked at but the contract.
     """
     cache = f"{state}/cache/{identity[:IDENTITY_DIGITS] or 'orbit'}"
     return tuple(
@@ -76,7 +110,7 @@ def activation(
             needs=variable.needs,
         )
         for variable in load_contract().variables
-        if cuda or variable.needs != "cuda"
+        if has is None or not variable.needs or variable.needs in has
     )
 
 
@@ -110,9 +144,9 @@ def default_state() -> str:
 
 
 def activation_of(prefix: Path, state: str) -> tuple[Variable, ...]:
-    """:func:`activation` of an environment on disk: identity and CUDA compiler are read from it."""
+    """:func:`activation` of an environment on disk: identity and conditions are read from it."""
     identity = read_environment(prefix).identity
-    return activation(os.path.abspath(prefix), state=state, identity=identity, cuda=(prefix / "cuda").is_dir())
+    return activation(os.path.abspath(prefix), state=state, identity=identity, has=conditions_of(prefix))
 
 
 def state_folders(variables: Sequence[Variable], state: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from orbit.core.console import Progress
 from orbit.core.files import remove_tree
 from orbit.core.records import Record
 from orbit.core.store import Entry, Store
+from orbit.env.activate import conditions_of
 from orbit.env.record import EnvironmentRecord, read_environment
 from orbit.errors import RefusedError
 from orbit.image.base import Base, base_chunks, make_base
@@ -141,7 +142,7 @@ def build_image(
         orbit=made.own.key,
     )
     labels = image_labels(profile, identity)
-    run = run_config(profile, labels, cuda=(made.prefix / "cuda").is_dir())
+    run = run_config(profile, labels, has=conditions_of(made.prefix))
     manifest, config = image_documents([layer for layer, _ in layers], run, labels)
     digest = write_layout(out, [layer for layer, _ in layers], manifest, config, ref=profile.image.name)
     return ImageResult(

@@ -21,6 +21,7 @@ from orbit.core.paths import DATA_FOLDERS
 from orbit.core.records import content_key, load_json
 from orbit.core.store import Store
 from orbit.env import install, interpreter
+from orbit.env.activate import conditions_by_name
 from orbit.env.create import copy_out, create_environment, environment_inputs
 from orbit.env.record import read_environment
 from orbit.errors import InputError
@@ -66,9 +67,8 @@ def make_context(
         base=base.sha256,
         orbit=own_key(root),
     )
-    toolkit = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime")  # then the environment has a CUDA_HOME (orbit.env.cuda_home)
-    cuda = any(dist.name.startswith(toolkit) for dist in plan.distributions())
-    run = run_config(profile, image_labels(profile, identity), cuda=cuda)
+    has = conditions_by_name(dist.name for dist in plan.distributions())
+    run = run_config(profile, image_labels(profile, identity), has=has)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     remove_tree(partial)
     partial.mkdir(parents=True)

@@ -8,12 +8,12 @@ it from a script made here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from orbit import __version__
 from orbit.core.paths import data_file
 from orbit.core.records import Record, content_key
-from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, state_folders
+from orbit.env.activate import IDENTITY_DIGITS, Variable, activation, apply, load_contract, state_folders
 from orbit.errors import InputError
 from orbit.image.base.definition import load_base
 from orbit.image.oci import CREATED, RunConfig
@@ -29,8 +29,6 @@ STATE_MARK = "/STATE-FOLDER"
 SOCKETS_MARK = "/SOCKETS-FOLDER"
 PREFIX_MARK = "/PREFIX-FOLDER"
 IDENTITY_MARK = "0" * IDENTITY_DIGITS
-CUDA_ONLY = '[ ! -d "$orbit_prefix/cuda" ] || '
-CUDA_ELSE = '[ -d "$orbit_prefix/cuda" ] || '
 MARKS = {
     f"{STATE_MARK}/cache/{IDENTITY_MARK}": "orbit_cache",
     STATE_MARK: "orbit_state",
@@ -40,12 +38,12 @@ MARKS = {
 """What stands in the contract for a value that only a start knows -> the entry point's variable; longest first."""
 
 
-def image_environment(profile: Profile, *, cuda: bool) -> dict[str, str]:
-    """Variables every container starts with; ``cuda``: whether the environment has a CUDA compiler.
+def image_environment(profile: Profile, *, has: Collection[str]) -> dict[str, str]:
+    """Variables every container starts with; ``has``: the conditions of the contract that the environment meets.
 
     What depends on the user or the GPU is set by the entry point.
     """
-    contract = activation(profile.image.prefix, state=STATE_MARK, sockets=SOCKETS_MARK, cuda=cuda)
+    contract = activation(profile.image.prefix, state=STATE_MARK, sockets=SOCKETS_MARK, has=has)
     fixed = [variable for variable in contract if not _of_state(variable)]
     variables = apply(fixed, {"PATH": SYSTEM_PATH})
     variables |= {
@@ -70,11 +68,17 @@ def state_script() -> bytes:
     lines = ["", "# Made from env/activation.toml.", "orbit_drop_foreign", _folders_line(contract)]
     # the first folder of a list must be put in front last
     ordered = [v for v in contract if v.how != "prepend"] + [v for v in reversed(contract) if v.how == "prepend"]
-    for variable in ordered:
-        replaced = any(v.needs and not variable.needs and (v.name, v.how) == (variable.name, "set") for v in contract)
-        condition = CUDA_ONLY if variable.needs else CUDA_ELSE if replaced else ""
-        lines.append(condition + _call(variable))
+    lines += [_guard(variable, contract) + _call(variable) for variable in ordered]
     return (report + "\n".join(lines) + "\n:\n").encode()
+
+
+def _guard(variable: Variable, contract: Sequence[Variable]) -> str:
+    """What keeps a call from being made: the condition is not met, or another value of the variable takes its place."""
+    paths = load_contract().conditions
+    if variable.needs:
+        return f'[ ! -e "$orbit_prefix/{paths[variable.needs]}" ] || '
+    others = [other.needs for other in contract if other.needs and (other.name, other.how) == (variable.name, "set")]
+    return "".join(f'[ -e "$orbit_prefix/{paths[needs]}" ] || ' for needs in others)
 
 
 def _call(variable: Variable) -> str:
@@ -100,9 +104,12 @@ def _of_state(variable: Variable) -> bool:
     return STATE_MARK in variable.value or SOCKETS_MARK in variable.value
 
 
-def run_config(profile: Profile, labels: dict[str, str], *, cuda: bool) -> RunConfig:
-    """The ``config`` of the image's configuration: any user, any folder, one small entry point."""
-    variables = image_environment(profile, cuda=cuda)
+def run_config(profile: Profile, labels: dict[str, str], *, has: Collection[str]) -> RunConfig:
+    """The ``config`` of the image's configuration: any user, any folder, one small entry point.
+
+    ``has`` as of :func:`image_environment`.
+    """
+    variables = image_environment(profile, has=has)
     return RunConfig(
         env=tuple(f"{name}={value}" for name, value in sorted(variables.items())),
         entrypoint=(f"{profile.image.prefix}/bin/orbit-entrypoint",),

@@ -21,7 +21,7 @@ IDENTITY = Identity(lock="l", environment="e", python="3.12.1", kernels="k", bas
 
 def test_every_variable_of_the_contract_is_in_the_image_and_what_must_be_so_is_set_again() -> None:
     """``docker exec`` and other ways around the entry point see the first half; the second cannot be argued with."""
-    variables = image_environment(PROFILE, cuda=True)
+    variables = image_environment(PROFILE, has={"cuda", "nvcc"})
     script = state_script().decode()
     for variable in activation("/opt/orbit", state="/s"):
         in_script = f"orbit_{variable.how} {variable.name} " in script
@@ -33,18 +33,20 @@ def test_every_variable_of_the_contract_is_in_the_image_and_what_must_be_so_is_s
 
 
 def test_programs_of_the_environment_come_first_and_cuda_only_where_it_is() -> None:
-    with_cuda, without = image_environment(PROFILE, cuda=True), image_environment(PROFILE, cuda=False)
+    with_cuda, without = (image_environment(PROFILE, has=has) for has in ({"cuda"}, ()))
     assert with_cuda["PATH"].split(":")[:2] == ["/opt/orbit/bin", "/opt/orbit/cuda/bin"]
     assert with_cuda["CUDA_HOME"] == "/opt/orbit/cuda"
     assert without["PATH"].startswith("/opt/orbit/bin:/usr/local/sbin")
     assert "CUDA_HOME" not in without
+    assert "FLASHINFER_NVCC" not in with_cuda
+    assert image_environment(PROFILE, has={"cuda", "nvcc"})["FLASHINFER_NVCC"] == "/opt/orbit/cuda/bin/nvcc"
     assert with_cuda["NVIDIA_VISIBLE_DEVICES"] == "all"
 
 
 def test_a_profile_may_add_variables() -> None:
     image = msgspec.structs.replace(PROFILE.image, env={"EXTRA": "{prefix}/x"})
     profile = msgspec.structs.replace(PROFILE, image=image)
-    assert image_environment(profile, cuda=False)["EXTRA"] == "/opt/orbit/x"
+    assert image_environment(profile, has=())["EXTRA"] == "/opt/orbit/x"
 
 
 def test_the_script_is_the_contract_in_the_entry_points_words() -> None:
@@ -110,7 +112,7 @@ def test_the_publisher_adds_labels_and_replaces_none() -> None:
 
 
 def test_any_user_any_folder_and_one_entry_point() -> None:
-    run = run_config(PROFILE, {}, cuda=False)
+    run = run_config(PROFILE, {}, has=())
     assert run.user == ""
     assert run.working_dir == "/"
     assert run.entrypoint == ("/opt/orbit/bin/orbit-entrypoint",)

@@ -32,11 +32,9 @@ def placeholders(variable: Variable) -> set[str]:
 def expected(*, cuda: bool) -> list[Variable]:
     """What belongs to a shell: of a process outside any environment, and of the CUDA compiler below a prefix."""
     raw = load_contract().variables
-    filled = activation(PREFIX, state="/state", identity="0" * 64, cuda=True)
+    filled = activation(PREFIX, state="/state", identity="0" * 64)
     general = [v for v in raw if not v.needs and not placeholders(v)]
-    compiler = [
-        full for v, full in zip(raw, filled, strict=True) if v.needs == "cuda" and placeholders(v) <= {"prefix"}
-    ]
+    compiler = [full for v, full in zip(raw, filled, strict=True) if v.needs and placeholders(v) <= {"prefix"}]
     assert len(general) >= 10
     assert len(compiler) >= 5
     return [*general, *(compiler if cuda else [])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from orbit.audit.installed.fact_cache import FactCache
 from orbit.audit.installed.hashing import Hashing
 from orbit.audit.installed.import_path import look_elsewhere, named_elsewhere
 from orbit.audit.installed.object_cache import ObjectCache, ObjectFacts
-from orbit.audit.installed.tree import find_layout, read_tree
+from orbit.audit.installed.tree import find_layout, read_tree, resolve
 from orbit.core.amounts import format_bytes
 from orbit.core.console import Progress
-from orbit.env.activate import activation
+from orbit.env.activate import activation, conditions
 from orbit.profile.model import Profile
 
 STATE = "/tmp/orbit-<uid>"  # noqa: S108 - the default of the activation contract
@@ -58,7 +58,9 @@ def read_environment(prefix: Path, profile: Profile, progress: Progress, cache: 
         owners=owners_of(dists),
         num_remembered=len(remembered),
         digests=digests,
-        variables=variables_of(profile, cuda="cuda" in tree.entries, identity=identity_of(texts)),
+        variables=variables_of(
+            profile, has=conditions(lambda path: resolve(tree, path) is not None), identity=identity_of(texts)
+        ),
         texts=texts,
     )
     return replace(env, elsewhere=look_elsewhere(named_elsewhere(env)))
@@ -82,14 +84,14 @@ def read_elf_facts(layout: Layout, tree: Tree, cache: Path | None, progress: Pro
     return found
 
 
-def variables_of(profile: Profile, *, cuda: bool = True, identity: str = "") -> dict[str, str]:
+def variables_of(profile: Profile, *, has: Collection[str] | None = None, identity: str = "") -> dict[str, str]:
     """What a process in an activated environment has: the activation contract's values, then the profile's.
 
-    ``cuda``: whether the environment has a CUDA compiler (folder ``cuda``). The user's number, and the identity of an
-    environment that states none, are written ``<uid>`` and ``<identity>``.
+    ``has``: the conditions of the contract that the environment meets, all where nothing is said. The user's number,
+    and the identity of an environment that states none, are written ``<uid>`` and ``<identity>``.
     """
     prefix = profile.image.prefix
-    contract = activation(prefix, state=STATE, identity=identity or "<identity>", cuda=cuda)
+    contract = activation(prefix, state=STATE, identity=identity or "<identity>", has=has)
     values = {item.name: item.value for item in contract if item.how in ("set", "default")}
     return {name: value.replace("{prefix}", prefix) for name, value in (values | dict(profile.image.env)).items()}
 

@@ -21,7 +21,7 @@ def test_variables_are_those_of_an_activated_environment() -> None:
     assert values["CUDA_HOME"] == "/opt/orbit/cuda"
     assert values["TRITON_CACHE_DIR"] == "/tmp/orbit-<uid>/cache/0123456789ab/triton"
     assert "PYTHONPATH" not in values
-    assert "CUDA_HOME" not in variables_of(load_profile("probe"), cuda=False)
+    assert "CUDA_HOME" not in variables_of(load_profile("probe"), has=())
 
 
 def test_only_an_environment_with_a_toolkit_has_cuda_home(tmp_path: Path) -> None:

@@ -64,10 +64,19 @@ def test_own_libraries_come_first_and_the_platforms_driver_is_found(world: World
     folders = seen["LD_LIBRARY_PATH"].split(":")
     assert folders[0] == f"{world.prefix}/cuda/lib64"
     assert folders[1:] == ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/.singularity.d/libs"]
-    (world.prefix / "cuda" / "bin").rmdir()
-    (world.prefix / "cuda").rmdir()
+    shutil.rmtree(world.prefix / "cuda")
     assert world.seen()["LD_LIBRARY_PATH"].split(":") == folders[1:]
     assert "CUDA_HOME" not in world.seen()
+
+
+def test_a_compiler_that_is_not_there_is_not_named(world: World) -> None:
+    """The wheels of CUDA 12 make a toolkit without nvcc."""
+    assert world.seen()["FLASHINFER_NVCC"] == f"{world.prefix}/cuda/bin/nvcc"
+    (world.prefix / "cuda" / "bin" / "nvcc").unlink()
+    seen = world.seen()
+    assert "FLASHINFER_NVCC" not in seen
+    assert seen["CUDA_HOME"] == f"{world.prefix}/cuda"
+    assert seen["LD_LIBRARY_PATH"].startswith(f"{world.prefix}/cuda/lib64:")
 
 
 def test_what_the_caller_may_choose_is_kept(world: World) -> None:

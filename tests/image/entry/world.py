@@ -70,6 +70,7 @@ def make_world(made: World) -> World:
     (made.prefix / "bin").mkdir(parents=True)
     (made.prefix / "share" / "orbit").mkdir(parents=True)
     (made.prefix / "cuda" / "bin").mkdir(parents=True)
+    (made.prefix / "cuda" / "bin" / "nvcc").touch()
 
     def placed(text: str) -> str:
         text = REAL.sub(f"{made.root}/fake\\1", text)

@@ -198,7 +198,7 @@ def real_image(layout: Path, change: Callable[[Members], Members] = list) -> Pat
         file("etc/passwd", PASSWD),
         *interpreter(),
     ]
-    variables = image_environment(PROFILE, cuda=False)
+    variables = image_environment(PROFILE, has=())
     config = {
         "Entrypoint": [f"/{PREFIX}/bin/orbit-entrypoint"],
         "Env": [f"{name}={value}" for name, value in sorted(variables.items())],

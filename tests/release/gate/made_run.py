@@ -338,7 +338,7 @@ def write_image(layout: Path, profile: Profile, *, lock: str, kernels: str, cont
     )
     labels = image_labels(profile, identity)
     layers = [NamedLayer(name="base", blob=blob, path=place)]
-    documents = image_documents(layers, run_config(profile, labels, cuda=False), labels)
+    documents = image_documents(layers, run_config(profile, labels, has=()), labels)
     made = write_layout(layout, layers, *documents, ref=profile.image.name)
     place.unlink()
     return made
