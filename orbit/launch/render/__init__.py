@@ -24,7 +24,7 @@ FORMS: dict[str, dict[str, str]] = {
     "docker": {"run": "docker", "compose": "compose"},
     "kubernetes": {},
     "htcondor": {},
-    "slurm": {},
+    "slurm": {"pyxis": "slurm", "apptainer": "slurm", "none": "slurm"},
 }
 """Scheduler -> form -> module of this package; it has ``render(plan, form) -> tuple[File, ...]``, main file first."""
 
