@@ -30,9 +30,9 @@ def hint(kind: Any, message: str) -> str:
 
 def _sentence(word: str, known: Iterable[str], what: str) -> str:
     names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(word, names, n=1, cutoff=CLOSE)
+    close = difflib.get_close_matches(word, names, n=2, cutoff=CLOSE)
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean {' or '.join(map(repr, close))}?"
     return f"{what}s known there: {', '.join(names)}" if 0 < len(names) <= SHOWN else ""
 
 

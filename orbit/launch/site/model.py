@@ -12,6 +12,7 @@ from typing import Literal
 from orbit.core.paths import data_root
 from orbit.core.records import Record, load_toml
 from orbit.errors import InputError
+from orbit.launch.site.check import problems
 
 SCHEMA = 1
 SITES = "env/sites"
@@ -50,6 +51,8 @@ class Mount(Record, frozen=True, kw_only=True):
     """Whether all nodes see the same files there."""
     locks: bool = True
     """Whether ``flock`` works there. On Lustre without ``-o flock`` it does not."""
+    noexec: bool = False
+    """Whether it is mounted noexec: nothing compiled at run time can be loaded from there."""
 
 
 class Storage(Record, frozen=True, kw_only=True):
@@ -188,9 +191,17 @@ def site_names() -> list[str]:
     return sorted(path.stem for path in (data_root() / SITES).glob("*.toml"))
 
 
-def load_site(name: str) -> Site:
-    """The shipped site ``name``, or the file when ``name`` is a path. Raises :class:`InputError`."""
-    path = Path(name) if "/" in name or name.endswith(".toml") else data_root() / SITES / f"{name}.toml"
+def site_path(name: str) -> Path:
+    """The file of the shipped site ``name``, or ``name`` itself when it is a path; it may be missing."""
+    return Path(name) if "/" in name or name.endswith(".toml") else data_root() / SITES / f"{name}.toml"
+
+
+def read_site(name: str) -> Site:
+    """The shipped site ``name``, or the file when ``name`` is a path; what contradicts itself in it is not judged.
+
+    Raises :class:`InputError`.
+    """
+    path = site_path(name)
     if not path.exists():
         raise InputError(
             f"{name}: no such site",
@@ -199,4 +210,14 @@ def load_site(name: str) -> Site:
     site = load_toml(path, Site)
     if site.schema != SCHEMA:
         raise InputError(f"{path}: schema = {site.schema}", fix=f"this version of orbit reads schema {SCHEMA}")
+    return site
+
+
+def load_site(name: str) -> Site:
+    """:func:`read_site` of a site that does not contradict itself. Raises :class:`InputError` for the first problem."""
+    site = read_site(name)
+    found = problems(site)
+    if found:
+        more = f" (and {len(found) - 1} more: orbit launch site check {name})" if len(found) > 1 else ""
+        raise InputError(f"{site_path(name)}: {found[0][0]}{more}", fix=found[0][1])
     return site
