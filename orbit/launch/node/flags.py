@@ -46,4 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="from the scheduler's SIGTERM to its SIGKILL (default: 60)",
     )
+    meeting.add_argument(
+        "--lost-seconds", type=float, default=30, metavar="T", help="silence after which a node is lost (default: 30)"
+    )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="after --: what runs once, on the first node")

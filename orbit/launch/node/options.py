@@ -43,6 +43,8 @@ class Order(Record, frozen=True, kw_only=True):
     """Folder all nodes see; logs of a failure are put there. Empty: into the state folder."""
     late_minutes: float = 15
     grace_seconds: float = 60
+    lost_seconds: float = 30
+    """Silence after which a node counts as lost, on both sides."""
     unfit: Literal["stop", "leave-out"] = "stop"
     least: int = 0
     rdma: Wanted = "none"
@@ -90,7 +92,17 @@ def words(order: Order) -> tuple[str, ...]:
 
 def problems(order: Order) -> Iterator[tuple[str, str]]:
     """What is wrong with ``order``: what, and what to do."""
-    amounts = ("gpus", "cpus", "memory_gib", "shm_gib", "scratch_gib", "least", "late_minutes", "grace_seconds")
+    amounts = (
+        "gpus",
+        "cpus",
+        "memory_gib",
+        "shm_gib",
+        "scratch_gib",
+        "least",
+        "late_minutes",
+        "grace_seconds",
+        "lost_seconds",
+    )
     for name in amounts:
         value = getattr(order, name)
         if not (math.isfinite(value) and value >= 0):

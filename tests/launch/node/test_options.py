@@ -39,6 +39,7 @@ def orders(draw: st.DrawFn) -> Order:
         shared=draw(TEXT),
         late_minutes=draw(TIMES),
         grace_seconds=draw(TIMES),
+        lost_seconds=draw(TIMES),
         unfit="leave-out" if leave_out else "stop",
         least=draw(st.integers(0, nodes)) if leave_out else 0,
         rdma=draw(st.sampled_from(RDMA)),
