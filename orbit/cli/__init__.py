@@ -20,7 +20,20 @@ from orbit.errors import ExitCode, InputError, OrbitError
 if TYPE_CHECKING:
     from orbit.kernels.build import Limit
 
-COMMANDS = ("ship", "lock", "kernels", "env", "audit", "image", "cache", "qualify", "gate", "launch", "completion")
+COMMANDS = (
+    "ship",
+    "lock",
+    "kernels",
+    "env",
+    "audit",
+    "image",
+    "cache",
+    "qualify",
+    "gate",
+    "launch",
+    "doctor",
+    "completion",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

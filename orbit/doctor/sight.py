@@ -1,0 +1,77 @@
+"""From facts to sightings: detectors, failed checks of the preflight, findings of the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from orbit.core.findings import Finding, Severity
+from orbit.doctor.catalog import Certainty, Symptom
+from orbit.doctor.detect import DETECTORS
+from orbit.doctor.diagnosis import Sighting
+from orbit.doctor.facts import Facts
+from orbit.launch.preflight.model import Check, State
+
+ANY = "*"
+"""In ``checks`` of a symptom: every check that no other symptom names."""
+CERTAINTY: Mapping[Severity, Certainty] = {
+    Severity.ERROR: Certainty.CERTAIN,
+    Severity.WARNING: Certainty.LIKELY,
+    Severity.NOTE: Certainty.POSSIBLE,
+}
+
+
+def sightings_of(facts: Facts, catalog: Mapping[str, Symptom]) -> tuple[Sighting, ...]:
+    """Everything that is wrong by these facts, in order of the catalogue."""
+    found: list[Sighting] = []
+    for symptom in catalog.values():
+        if symptom.detector:
+            found += _detected(symptom, facts)
+    for check in facts.checks:
+        found += _checked(check, catalog)
+    for finding in facts.findings:
+        found += _audited(finding, catalog)
+    return tuple(found)
+
+
+def _detected(symptom: Symptom, facts: Facts) -> Iterator[Sighting]:
+    for seen in DETECTORS[symptom.detector](facts):
+        yield Sighting(
+            symptom=symptom.id, message=seen.message, certainty=seen.certainty, source=f"detector: {symptom.detector}"
+        )
+
+
+def _checked(check: Check, catalog: Mapping[str, Symptom]) -> Iterator[Sighting]:
+    """A check that failed or warned, as the symptom that names it most closely."""
+    if check.state not in (State.FAILED, State.WARNING):
+        return
+    words = (f"{check.name}={check.found.get('error', '')}", f"{check.name}={check.state}", check.name, ANY)
+    for word in words:
+        names = [symptom.id for symptom in catalog.values() if word in symptom.checks]
+        if names:
+            break
+    sure = Certainty.CERTAIN if check.state is State.FAILED else Certainty.LIKELY
+    for name in names:
+        yield Sighting(
+            symptom=name, message=check.message, certainty=sure, source=f"preflight: {check.name}", fix=check.fix
+        )
+
+
+def _audited(finding: Finding, catalog: Mapping[str, Symptom]) -> Iterator[Sighting]:
+    """A finding, as each symptom that names its rule; those that none names are the audit's own matter."""
+    if finding.severity is Severity.NOTE:
+        return
+    names = [symptom.id for symptom in catalog.values() if finding.rule in symptom.rules]
+    for name in names:
+        yield Sighting(
+            symptom=name,
+            message=f"{finding.subject}: {finding.message}",
+            certainty=CERTAINTY[finding.severity] if len(names) == 1 else Certainty.LIKELY,
+            source=f"audit: {finding.rule}",
+            fix=finding.fix,
+        )
+
+
+def unnamed(findings: Sequence[Finding], catalog: Mapping[str, Symptom]) -> int:
+    """How many errors and warnings of the audit are no symptom of the catalogue."""
+    named = {rule for symptom in catalog.values() for rule in symptom.rules}
+    return sum(finding.severity is not Severity.NOTE and finding.rule not in named for finding in findings)
