@@ -6,6 +6,7 @@ A scheduler is a module ``orbit.launch.submit.<scheduler>`` with ``open_schedule
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib
 import os
 from collections.abc import Iterator, Mapping
@@ -150,6 +151,11 @@ def all_refs() -> list[JobRef]:
     """Every job this user submitted from this machine, the newest first."""
     refs = [load_json(path, JobRef) for path in (cache_root() / FOLDER).glob(f"*/{REF_NAME}")]
     return sorted(refs, key=lambda ref: ref.submitted, reverse=True)
+
+
+def now() -> str:
+    """The time, UTC, as references have it."""
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_secrets(names: tuple[str, ...]) -> dict[str, str]:
