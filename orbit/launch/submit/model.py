@@ -25,6 +25,8 @@ from orbit.launch.render import File
 SCHEMA = "orbit.launch/1"
 FOLDER = "launch"
 REF_NAME = "job.json"
+CANCELLED_AT = "cancelled"
+"""Key in the details of a reference: when `orbit launch cancel` was asked for."""
 
 
 class Phase(StrEnum):
