@@ -14,9 +14,12 @@ ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d\.)")
 ADDRESS6 = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F:]{1,30}(?![\w:])")
 HERE = ("::1", "127.0.0.1", "0.0.0.0", "255.255.255.255")  # noqa: S104 - addresses that say nothing
 ASSIGNED = re.compile(
-    r"(?i)\b([\w-]{0,40}(?:token|secret|password|passwd|api[_-]?key|credential|authorization)[\w-]{0,20})(\s{0,3}[=:]\s{0,3})"
+    r"(?i)\b([\w-]{0,40}(?:token|secret|password|passwd|api[_-]?key|credential|authorization)[\w-]{0,20})([\"']?\s{0,3}[=:]\s{0,3})"
     r"(\"[^\"]{1,400}\"|'[^']{1,400}'|(?:bearer |basic )?[^\s,;'\"]{4,400})"
 )
+NAMES = re.compile(r"(?i)token|secret|passw|api_?key|credential|cookie|private|_auth\b|_key\b")
+HARMLESS_ENDS = ("_FILE", "_PATH", "_DIR", "_MODE")
+"""Variables of these names say where a secret is, or how it is used."""
 MIN_NAME = 3
 """Shorter names of users and hosts would hit words."""
 
@@ -47,7 +50,7 @@ class Redactor:
 
     def variables(self, values: Mapping[str, str]) -> dict[str, str]:
         """Variables: what their name or their form calls a secret is gone, the rest is text."""
-        return {name: REDACTED if secret_of(name, value) else self.text(value) for name, value in values.items()}
+        return {name: REDACTED if _hides(name, value) else self.text(value) for name, value in values.items()}
 
     def tree(self, value: object) -> object:
         """Plain data (what JSON has): every string in it, and every key."""
@@ -63,6 +66,13 @@ class Redactor:
         if found in HERE:
             return found
         return self._addresses.setdefault(found, f"ip-{len(self._addresses) + 1}")
+
+
+def _hides(name: str, value: str) -> bool:
+    """Whether a variable is one whose value must not be seen."""
+    if not value:
+        return False
+    return bool(secret_of(name, value)) or (NAMES.search(name) is not None and not name.endswith(HARMLESS_ENDS))
 
 
 def _is_secret(word: str) -> bool:

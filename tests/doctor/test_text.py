@@ -1,0 +1,58 @@
+"""What a person reads: fits the terminal, the first cause on one screen."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbit.core.findings import Skipped
+from orbit.doctor.catalog import load_catalog
+from orbit.doctor.diagnosis import Diagnosis, Look
+from orbit.doctor.run import explain
+from orbit.doctor.text import render, render_symptom
+from tests.doctor.examples import samples
+
+SCREEN = 24
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+@pytest.mark.parametrize("sample", [each for each in samples() if not each.near], ids=lambda each: each.symptom)
+def test_every_answer_fits_the_terminal(sample: object, width: int) -> None:
+    text = render(explain(sample.text), width)  # type: ignore[attr-defined]
+    words = [word for line in text.splitlines() if len(line) > width for word in line.split() if len(word) > width - 20]
+    assert [line for line in text.splitlines() if len(line) > width] == [] or words
+
+
+@pytest.mark.parametrize("name", sorted(load_catalog()))
+def test_one_cause_is_at_most_one_screen(name: str) -> None:
+    assert len(render_symptom(load_catalog()[name], 80).splitlines()) <= SCREEN + 4
+
+
+def test_the_first_cause_is_whole_and_the_others_are_short() -> None:
+    text = "".join(f"{line}\n" for line in (
+        "OSError: [Errno 116] Stale file handle: '/home/ann/.triton/cache/x'",
+        "CUDA error: invalid argument",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB",
+    ))  # fmt: skip
+    lines = render(explain(text), 80).splitlines()
+    assert lines[0].startswith("1 of 4: Kernels are compiled into a network file system")
+    assert any("cuda-invalid-argument (follows from compile-cache-on-network)" in line for line in lines)
+    assert any(line.startswith("  gpu-out-of-memory (possible)") for line in lines)
+    assert len(lines) <= 40
+
+
+def test_nothing_found_says_what_to_do_next() -> None:
+    text = render(explain("all is well"), 80)
+    assert "No known cause" in text
+    assert "--report FILE" in text
+    assert "Nothing on this machine was looked at" in text
+
+
+def test_a_clean_machine_says_what_was_and_was_not_looked_at() -> None:
+    diagnosis = Diagnosis(
+        orbit="1", asked="machine", causes=(), looked=(Look(what="mounts", seconds=0.1),),
+        skipped=(Skipped(what="docker", reason="there is no docker client here"),), others=3,
+    )  # fmt: skip
+    text = render(diagnosis, 100)
+    assert "looked at in 0.1 s: mounts" in text
+    assert "not looked at: docker: there is no docker client here" in text
+    assert "3 further findings" in text
