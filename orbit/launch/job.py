@@ -72,6 +72,8 @@ class Job(Record, frozen=True, kw_only=True):
     rdma: Wanted = "wanted"
     dashboard: bool = False
     """Whether Ray's dashboard runs, on localhost of the first node."""
+    ray_version: str = ""
+    """Of the ray in the image, for KubeRay alone. Empty: what the locks of all profiles of this checkout say."""
     burn_in: bool = False
     """Whether GPUs are loaded for a minute before the command starts."""
     parallel: Parallel = Parallel()

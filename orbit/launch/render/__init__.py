@@ -22,8 +22,8 @@ class File(Record, frozen=True, kw_only=True):
 
 FORMS: dict[str, dict[str, str]] = {
     "docker": {"run": "docker", "compose": "compose"},
-    "kubernetes": {},
-    "htcondor": {},
+    "kubernetes": {"job": "kubernetes", "rayjob": "kuberay", "raycluster": "kuberay", "prepull": "kubernetes"},
+    "htcondor": {"docker": "htcondor", "container": "htcondor"},
     "slurm": {"pyxis": "slurm", "apptainer": "slurm", "none": "slurm"},
 }
 """Scheduler -> form -> module of this package; it has ``render(plan, form) -> tuple[File, ...]``, main file first."""
