@@ -24,7 +24,17 @@ PRIVATE = "private"
 """The macro that ``orbit launch submit`` gives the path of that folder in."""
 HELD_SECONDS = 3600
 """How long a held job stays for a person to look at it."""
-LATE = "$$("
+MACRO = re.compile(r"\$(?=\w*\()")
+"""What condor_submit would replace: ``$(NAME)``, ``$ENV(NAME)``, ``$F(NAME)`` and so on."""
+NEVER = (
+    (re.compile(r"\$\$\w*[(\[]"), "$$(...) and $$[...] are replaced when it starts a job"),
+    (re.compile(r"\$\(dollar\)", re.IGNORECASE), "$(DOLLAR) is how it spells a dollar"),
+    (
+        re.compile(r"[\n\r]"),
+        "a value is one line (of several it drops comments, and joins those that end in a backslash)",
+    ),
+)
+"""What no submit description can hold in a value, and why."""
 QUOTE_ARGUMENT = re.compile(r"[\s']")
 
 
@@ -47,14 +57,14 @@ def render(plan: LaunchPlan, form: str) -> tuple[File, ...]:
 def value(text: str) -> str:
     """``text`` inside of a value of a submit description: no macro of it is expanded.
 
-    Raises :class:`InputError` for ``$$(``, which HTCondor expands later, when it has found a machine.
+    Raises :class:`InputError` for what HTCondor has no way to write.
     """
-    if LATE in text:
-        raise InputError(
-            f"HTCondor replaces {LATE}...) when it starts a job, and has no way to write it: {text[:80]!r}",
-            fix="put it into a script that the command runs",
-        )
-    return text.replace("$", "$(DOLLAR)")
+    for pattern, why in NEVER:
+        if pattern.search(text):
+            raise InputError(
+                f"{text[:80]!r} cannot be written for HTCondor: {why}", fix="put it into a script that the command runs"
+            )
+    return MACRO.sub("$(DOLLAR)", text)
 
 
 def arguments(words: Iterable[str]) -> str:
@@ -67,25 +77,12 @@ def variables(values: Mapping[str, str]) -> str:
     return '"' + " ".join(f"{name}={_word(text, empty='')}" for name, text in values.items()).replace('"', '""') + '"'
 
 
-def setting(key: str, text: str) -> list[str]:
-    """``key = text``, also where ``text`` has several lines."""
-    if "\n" not in text:
-        return [f"{key} = {text}"]
-    end = next(name for name in ("end", *(f"end{number}" for number in range(len(text)))) if f"@{name}" not in text)
-    return [f"{key} @={end}", *text.split("\n"), f"@{end}"]
-
-
 def string(text: str) -> str:
     """``text`` as a string of a ClassAd expression."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _word(text: str, *, empty: str = "''") -> str:
-    if "\r" in text:
-        raise InputError(
-            "a word of the command or a variable has a carriage return, and a submit description cannot hold one",
-            fix="put it into a script that the command runs",
-        )
     safe = value(text)
     if not text:
         return empty
@@ -110,7 +107,7 @@ def _image(plan: LaunchPlan, form: str) -> list[str]:
     elif plan.site.image.form == "registry":
         lines = ["universe = container", f"container_image = docker://{plan.image}"]
     else:
-        lines = ["universe = container", f"container_image = {plan.image}", "should_transfer_container = false"]
+        lines = ["universe = container", f"container_image = {plan.image}", "transfer_container = false"]
     if plan.site.network.host_network:
         lines.append("docker_network_type = host")
     return lines
@@ -127,11 +124,11 @@ def _command(plan: LaunchPlan, several: bool) -> list[str]:
     if steps:
         words = ["/bin/sh", "-c", " && ".join([*steps, 'exec "$@"']), "sh", *words]
     values = environment(plan)
-    lines = [f"executable = {entrypoint}", "transfer_executable = false", *setting("arguments", arguments(words))]
+    lines = [f"executable = {entrypoint}", "transfer_executable = false", f"arguments = {arguments(words)}"]
     made = variables(values)
     if several:
         made = f'{made[:-1]} {RANK_VARIABLE}=$(Process)"'
-    return [*lines, *setting("environment", made), "getenv = false"]
+    return [*lines, f"environment = {made}", "getenv = false"]
 
 
 def _resources(plan: LaunchPlan) -> list[str]:
