@@ -137,7 +137,9 @@ AUDIT_ARROWS: dict[str, set[str]] = {
     },
 }  # fmt: skip
 # What runs where the stack is installed, rooms and parts of rooms: only they may import it.
-LOWER_FLOOR = ("smoke", "qualify.stack", "launch.preflight.stack", "launch.ray.stack")
+LOWER_FLOOR = (
+    "smoke", "qualify.stack", "launch.fingerprint.stack", "launch.preflight.stack", "launch.ray.stack",
+)  # fmt: skip
 
 FILE_LINES, FUNCTION_LINES = 600, 100
 LONG_FILES: set[str] = set()

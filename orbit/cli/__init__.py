@@ -31,6 +31,7 @@ COMMANDS = (
     "qualify",
     "gate",
     "launch",
+    "fingerprint",
     "doctor",
     "completion",
 )

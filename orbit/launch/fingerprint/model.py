@@ -17,6 +17,8 @@ class Library(Record, frozen=True, kw_only=True):
     """Of the file; empty when it cannot be read any more."""
     inside: bool
     """Whether it lies below the environment's prefix. The driver's do not."""
+    stated: bool = False
+    """Whether ``sha256`` is what RECORD states of a file that has the size and time it was sealed with; not read."""
 
 
 class Fingerprint(Record, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class Fingerprint(Record, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     """As the libraries themselves say, once loaded: ``nccl``, ``cudnn``, ``cuda-runtime``, ``torch``, ``ray``."""
     driver: str = ""
+    """Its release and the newest CUDA release it serves: ``580.65.06, CUDA 13.0``; empty without one."""
     devices: tuple[str, ...] = ()
     """Name and compute capability of each device: ``NVIDIA H200 9.0``."""
 
