@@ -15,6 +15,7 @@ from orbit.errors import InputError
 from orbit.launch.plan import LaunchPlan
 from orbit.launch.render import File
 from orbit.launch.render.container import INFINIBAND, STATE_VOLUME, TMPFS, Container, container_of
+from orbit.launch.render.docker import readable
 from orbit.launch.render.words import OWNER_FILE, SECRETS_FOLDER, USER, exporting, node_argv, order_of
 
 PRIVATE = "${ORBIT_PRIVATE:?the script beside this file sets it}"
@@ -170,8 +171,7 @@ def _script(plan: LaunchPlan) -> str:
         "USER=$(id -un) ORBIT_CALLER=$(id -u):$(id -g)",
         "export USER ORBIT_CALLER",
         "",
-        "# the folder is closed to others; its files are open because the containers may run as another user.",
-        "# It stays until the job is removed: engines mount the files again at each start.",
+        "# A folder and files of this user alone. It stays: the engine mounts the files at each start.",
         "umask 077",
         "ORBIT_PRIVATE=$PWD/private",
         "export ORBIT_PRIVATE",
@@ -185,6 +185,6 @@ def _script(plan: LaunchPlan) -> str:
         for name in plan.job.secrets
     ]
     if several or plan.job.secrets:
-        lines.append('chmod 0644 "$ORBIT_PRIVATE"/*')
+        lines += readable(plan.site.user, "$ORBIT_PRIVATE")
     lines.append(f'"$engine" compose --project-name {plan.name} --file compose.yaml up --detach --remove-orphans')
     return "\n".join(lines) + "\n"

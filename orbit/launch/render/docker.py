@@ -14,6 +14,7 @@ from orbit.launch.render.words import (
     HEAD_VARIABLE,
     OWNER_FILE,
     SECRETS_FOLDER,
+    USER,
     command_lines,
     exporting,
     node_argv,
@@ -21,6 +22,7 @@ from orbit.launch.render.words import (
     quoted,
     quoted_host,
 )
+from orbit.launch.site.model import UserPolicy
 
 LOG_OPTIONS = ("--log-driver local", "--log-opt max-size=100m --log-opt max-file=5")
 
@@ -67,7 +69,8 @@ def _head(plan: LaunchPlan, several: bool) -> str:
         lines.append(f"#   ORBIT_GPUS={gpus} {usage}    on other GPUs than the first ones")
     shown = f"{name}-RANK" if several else name
     lines.append(f"#   {engine} logs -f {shown}; {engine} stop {shown}; {engine} rm -v {shown}")
-    lines += ["set -eu", f"engine=${{ORBIT_DOCKER:-{engine}}}", "user=$(id -un)"]
+    lines += ["set -eu", f"engine=${{ORBIT_DOCKER:-{engine}}}"]
+    lines += ["user=$(id -un)"] if any(USER in mount.host for mount in plan.mounts) else []
     if several:
         lines += [
             f"rank=${{1:?the number of this machine, from 0 to {plan.job.nodes - 1}}}",
@@ -82,7 +85,7 @@ def _private(plan: LaunchPlan, several: bool) -> str:
         return ""
     lines = [
         "",
-        "# the folder is closed to others; its files are open because the container may run as another user",
+        "# a folder and files of this user alone; gone when the container has them",
         "umask 077",
         'private=$(mktemp -d "${TMPDIR:-/tmp}/orbit.XXXXXX")',
         "trap 'rm -rf \"$private\"' EXIT",
@@ -94,8 +97,15 @@ def _private(plan: LaunchPlan, several: bool) -> str:
     ]
     if several:
         lines.append(f'cp "${{{OWNER_VARIABLE}:?names the file with the owner token}}" "$private/owner"')
-    lines.append('chmod 0644 "$private"/*')
+    lines += readable(plan.site.user, "$private")
     return "\n".join(lines) + "\n"
+
+
+def readable(user: UserPolicy, folder: str) -> list[str]:
+    """Where the container runs as another user, the files can be read, and only their folder is closed to others."""
+    if user.policy != "fixed":
+        return []
+    return [f'if [ "$(id -u)" != {user.uid} ]; then chmod 0644 "{folder}"/*; fi']
 
 
 def _options(plan: LaunchPlan, container: Container, several: bool) -> str:

@@ -25,17 +25,20 @@ NODES = "\x1fnodes\x1f"
 """In a value: the names of the job's nodes, which the batch script knows."""
 FORMS_OF = {"pyxis": ("registry", "squashfs"), "apptainer": ("registry", "sif"), "none": ("archive", "prefix")}
 """Form -> what ``image.form`` may be."""
+START = """set -u
+trap 'echo "SIGTERM: the nodes have it too, and end within their grace period" >&2' TERM
+"""
 LIST_NODES = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
 
 
 def render(plan: LaunchPlan, form: str) -> tuple[File, ...]:
     """The batch script. Raises :class:`InputError` for what the form cannot have."""
     _check(plan, form)
-    pieces = [_directives(plan), _prologue(plan, form)]
-    if plan.site.image.form == "archive":
-        pieces.append(_unpack(plan))
-    pieces.append(_step(plan, form))
-    return (File(name=f"{plan.name}.sbatch", text="\n".join(pieces), mode=0o755),)
+    steps = [_unpack(plan)] if plan.site.image.form == "archive" else []
+    body = "\n".join([_prologue(plan, form), *steps, _step(plan, form)])
+    user = "user=$(id -un)\n" if '"${user}"' in body or '"$user"' in body else ""
+    text = f"{_directives(plan)}\n{START}{user}{body}"
+    return (File(name=f"{plan.name}.sbatch", text=text, mode=0o755),)
 
 
 def enroot_uri(image: str) -> str:
@@ -102,11 +105,7 @@ def _places(plan: LaunchPlan) -> dict[str, str]:
 
 
 def _prologue(plan: LaunchPlan, form: str) -> str:
-    lines = [
-        "set -u",
-        "trap 'echo \"SIGTERM: the nodes have it too, and end within their grace period\" >&2' TERM",
-        "user=$(id -un)",
-    ]
+    lines = []
     if plan.site.network.proxy:
         lines.append(f"nodes=$({LIST_NODES} | paste -sd, -)")
     lines += [
@@ -123,7 +122,7 @@ def _prologue(plan: LaunchPlan, form: str) -> str:
         ]
     if form == "none":
         lines.append(f"prefix={_prefix(plan)}")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, ""]) if lines else ""
 
 
 def _private_place(plan: LaunchPlan) -> str:

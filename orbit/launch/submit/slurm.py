@@ -141,14 +141,22 @@ class Slurm:
             return (
                 "cancelled before it started" if before.phase is Phase.WAITING else "ended at once (KillWait applies)"
             )
-        _ask("scancel", ["--signal=TERM", ref.id], doing=f"cancelling {ref.name}")
+        self._tell(ref, ["--signal=TERM"])
         deadline = time.monotonic() + ref.grace_seconds + LATE_S
         while not self.status(ref).phase.ended:
             if time.monotonic() > deadline:
-                _ask("scancel", [ref.id], doing=f"cancelling {ref.name}")
+                self._tell(ref, [])
                 return f"SIGTERM did not end it within {ref.grace_seconds} s; scancel was sent"
             time.sleep(PAUSE_S)
         return "SIGTERM was sent, and it has ended"
+
+    def _tell(self, ref: JobRef, options: list[str]) -> None:
+        """scancel; that the job ended in between is no error."""
+        try:
+            _ask("scancel", [*options, ref.id], doing=f"cancelling {ref.name}")
+        except InputError as error:
+            if not UNKNOWN.search(str(error)) and "already completing" not in str(error):
+                raise
 
 
 def _ask(program: str, words: Sequence[str], *, doing: str, env: Mapping[str, str] | None = None) -> str:
