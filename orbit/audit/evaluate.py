@@ -22,17 +22,18 @@ def evaluate(env: Environment, policy: Policy, rules: Iterable[Rule]) -> tuple[F
     judged = set()
     for rule in rules:
         judged.add(rule.id)
-        found.extend(waive(finding, policy, used) for finding in rule.check(env, policy))
+        found.extend(waive(finding, policy, used, env.kind) for finding in rule.check(env, policy))
     if expectation.ID in judged:
         found.extend(expectation.check_waivers(env, policy, frozenset(used), frozenset(judged)))
     return tuple(found)
 
 
-def waive(finding: Finding, policy: Policy, used: set[int]) -> Finding:
-    """``finding`` in printable text, waived when a waiver covers it; that waiver's position goes into ``used``."""
+def waive(finding: Finding, policy: Policy, used: set[int], kind: str) -> Finding:
+    """``finding`` in printable text, waived when a waiver covers it in a target of ``kind``; that waiver's position
+    goes into ``used``."""
     finding = _printable(finding)
     for position, waiver in enumerate(policy.expectations.waivers):
-        if waiver.covers(finding.rule, finding.subject) and waiver.expires >= policy.today:
+        if waiver.covers(finding.rule, finding.subject, kind) and waiver.expires >= policy.today:
             used.add(position)
             return msgspec.structs.replace(finding, waiver=f"{waiver.reason} (until {waiver.expires})")
     return finding

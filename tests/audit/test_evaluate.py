@@ -68,6 +68,6 @@ def test_waivers_of_rules_that_did_not_run_are_not_stale(env: Environment) -> No
 def test_what_is_shown_can_be_printed() -> None:
     used: set[int] = set()
     odd = Finding(rule="a", severity=Severity.NOTE, subject="x\udcff", message="\udc80", evidence={"k": "\udc81"})
-    shown = waive(odd, policy(), used)
+    shown = waive(odd, policy(), used, "environment")
     assert (shown.subject, shown.message, shown.evidence) == ("x\\udcff", "\\udc80", {"k": "\\udc81"})
     assert used == set()

@@ -92,10 +92,16 @@ class Waiver(Record, frozen=True, kw_only=True):
     """Shell pattern over the finding's subject."""
     reason: str
     expires: dt.date
+    only: Literal["", "wheels"] = ""
+    """``wheels``: of wheels before they are installed. What is installed from them has no such finding."""
 
-    def covers(self, rule: str, subject: str) -> bool:
-        """Whether it is about this finding (its expiry is judged apart)."""
-        return rule == self.rule and fnmatchcase(subject, self.subject)
+    def covers(self, rule: str, subject: str, kind: str) -> bool:
+        """Whether it is about this finding in a target of this ``kind`` (its expiry is judged apart)."""
+        return self.concerns(kind) and rule == self.rule and fnmatchcase(subject, self.subject)
+
+    def concerns(self, kind: str) -> bool:
+        """Whether it says something about targets of this kind (``Environment.kind``, or ``lock``)."""
+        return self.only in ("", kind)
 
 
 class Expectations(Record, frozen=True, kw_only=True):

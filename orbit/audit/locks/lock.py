@@ -91,7 +91,7 @@ def audit_lock(
     judged = [RULES[name] for name in METADATA_RULES if name in RULES and (rules is None or name in rules)]
     if rules is not None:
         found = [finding for finding in found if finding.rule in rules or finding.rule not in RULES]
-    found = [waive(finding, policy, set()) for finding in found]
+    found = [waive(finding, policy, set(), "lock") for finding in found]
     # a resolution is all that will be installed; a list of requirements, like a folder of wheels, need not be
     whole = replace(env, kind="environment") if listed.format != "requirements" else env
     for rule in judged:

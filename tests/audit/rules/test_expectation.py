@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbit.audit.evaluate import evaluate
@@ -147,3 +148,29 @@ def test_a_wheel_is_judged_by_its_own_files(env: EnvironmentWriter) -> None:
     assert list(RULES[RULE].check(wheel, policy)) == []
     closed = make_policy(Expectations(schema=1, gaps=(gap(target="h100"),)))
     assert len(list(RULES[RULE].check(wheel, closed))) == 1
+
+
+def test_a_wheel_alone_says_nothing_of_the_package_that_serves_in_its_place(env: EnvironmentWriter) -> None:
+    (env.prefix / "share/orbit/environment.json").unlink()
+
+    def found(served_by: str) -> list[str]:
+        policy = make_policy(Expectations(schema=1, gaps=(gap(served_by=(served_by,)),)))
+        wheel = dataclasses.replace(read_environment(env.prefix, policy.profile, Silent()), kind="wheels")
+        return [finding.message for finding in RULES[RULE].check(wheel, policy)]
+
+    assert found("elsewhere/backend.py") == []
+    (message,) = found("ext/gone.py")
+    assert "ext/gone.py, which is not there" in message
+
+
+def test_a_waiver_of_wheels_says_nothing_of_what_is_installed(env: EnvironmentWriter) -> None:
+    only = msgspec.structs.replace(waiver("ext/_c*.so"), only="wheels")
+    stale = msgspec.structs.replace(waiver("ext/other.py", TODAY - dt.timedelta(days=1)), only="wheels")
+    found = waived(env, only, stale)
+    assert found["foreign-extension"][0].fatal
+    assert RULE not in found
+    policy = make_policy(Expectations(schema=1, waivers=(only, stale)))
+    wheel = dataclasses.replace(read_environment(env.prefix, policy.profile, Silent()), kind="wheels")
+    judged = evaluate(wheel, policy, [RULES["foreign-extension"], RULES[RULE]])
+    assert [(item.rule, bool(item.waiver)) for item in judged] == [("foreign-extension", True), (RULE, False)]
+    assert "expired" in judged[1].message

@@ -119,3 +119,11 @@ def test_file_for_each_torch_of_which_none_is_right(env: EnvironmentWriter) -> N
 )
 def test_names_with_the_old_string(name: str, old: bool) -> None:
     assert is_old_string(name) is old
+
+
+def test_a_library_of_others_that_is_named_like_torch_s_stands_for_no_torch(tmp_path: Path) -> None:
+    """torch-c-dlpack-ext calls its own libtorch_c_dlpack_addon_torch29-cpu.so."""
+    env = EnvironmentWriter(tmp_path / "alone")
+    env.add("torch-c-dlpack-ext", {"torch_c_dlpack_ext/libtorch_c_dlpack_addon_torch29-cpu.so": extension(OLD)})
+    env.add("user", {"user/_c.so": extension(OLD)})
+    assert judge(env.prefix, RULE) == []
