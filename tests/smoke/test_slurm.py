@@ -7,11 +7,7 @@ with Apptainer: bubblewrap keeps the environment unless told otherwise.
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,33 +21,10 @@ from orbit.image.rootfs import unpack_image
 from orbit.image.smoke.report import SmokeReport
 from tests.image.smoke.real import PREFIX, real_image
 from tests.image.tiny import working
+from tests.slurm import one_node
 from tests.writers.junit import check_junit
 
 pytestmark = pytest.mark.integration
-PROGRAMS = ("srun", "sinfo", "slurmctld", "slurmd", "munged")
-CONFIG = """
-ClusterName=one
-SlurmctldHost={host}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-SlurmctldPort={first}
-SlurmdPort={second}
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/linear
-ReturnToService=2
-MpiDefault=none
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=500 State=UNKNOWN
-PartitionName=p Nodes=ALL Default=YES State=UP
-"""
 LIST = """
 schema = 1
 name = "in-job"
@@ -77,64 +50,11 @@ needs = "gpu"
 """
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[dict[str, str]]:
     """Variables with which srun reaches a Slurm of one node."""
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing or os.geteuid() != 0:
-        pytest.skip(f"Slurm is not here: {', '.join(missing)}" if missing else "starting Slurm needs root")
-    folder = Path(tempfile.mkdtemp(prefix="slurm"))
-    try:
-        for name in ("munge", "state", "spool"):
-            (folder / name).mkdir()
-        folder.chmod(0o755)
-        (folder / "munge/key").write_bytes(os.urandom(1024))
-        (folder / "munge/key").chmod(0o400)
-        text = CONFIG.format(
-            folder=folder, host=socket.gethostname().split(".")[0], cpus=os.cpu_count(),
-            first=free_port(), second=free_port(),
-        )  # fmt: skip
-        (folder / "slurm.conf").write_text(text)
-        env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
-        start(folder, env)
-        yield {"SLURM_CONF": env["SLURM_CONF"]}
-    finally:
-        for name in ("slurmd.pid", "slurmctld.pid", "munge/pid"):
-            if (folder / name).is_file():
-                end(int((folder / name).read_text()))
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def start(folder: Path, env: dict[str, str]) -> None:
-    munge = {name: folder / "munge" / name for name in ("socket", "key", "pid", "log", "seed")}
-    words = ["munged", "--force", *(f"--{name}-file={path}" for name, path in munge.items() if name != "socket")]
-    commands = [[*words, f"--socket={munge['socket']}"], ["slurmctld"], ["slurmd"]]
-    for command in commands:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode != 0:
-            pytest.skip(f"{command[0]} does not start here: {done.stderr.strip()[-200:]}")
-    for _ in range(120):
-        done = subprocess.run(["sinfo", "--noheader", "-o", "%t"], env=env, capture_output=True, text=True, check=False)
-        if done.stdout.strip() == "idle":
-            return
-        time.sleep(0.5)
-    pytest.skip(f"the node does not come up: {done.stdout.strip()} {(folder / 'slurmd.log').read_text()[-300:]}")
-
-
-def end(pid: int) -> None:
-    for number in (15, 9):
-        for _ in range(50):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                return
-            time.sleep(0.1)
+    with one_node() as variables:
+        yield variables
 
 
 def test_the_checks_run_in_a_job_and_leave_their_reports(cluster: dict[str, str], tmp_path: Path, store: Store) -> None:

@@ -56,5 +56,6 @@ def recorded(text: str, folder: Path, *words: str, programs: tuple[str, ...], **
 
 
 def options_of(call: list[str], flag: str) -> list[str]:
-    """The values of an option that may stand several times."""
-    return [call[place + 1] for place, word in enumerate(call) if word == flag]
+    """The values of an option of docker's, which may stand several times; not of the command's."""
+    own = call[: call.index("--entrypoint")]
+    return [own[place + 1] for place, word in enumerate(own) if word == flag]

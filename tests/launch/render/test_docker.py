@@ -71,7 +71,7 @@ def test_several_machines_run_the_same_script(tmp_path: Path) -> None:
     order = parse(call[call.index("node") + 1 :])
     assert (order.rank, order.meet, order.ports) == ("env:ORBIT_RANK", "tcp:env:ORBIT_HEAD", made.ports)
     assert {"ORBIT_RANK=1", "ORBIT_HEAD=first.example.org"} <= set(options_of(call, "--env"))
-    assert options_of(call, "--name") == ["demo-1", "demo"]  # of the container; of the job
+    assert options_of(call, "--name") == ["demo-1"]
     assert options_of(call, "--gpus") == ['"device=4,5"']
 
 
