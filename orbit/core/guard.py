@@ -57,7 +57,10 @@ for _ in range(100 if groups or marks else 0):
 if folders:
     import shutil
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.islink(folder):
+            os.unlink(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 """
 
 
@@ -79,19 +82,24 @@ class Guard:
             self._tell(f"-{group}\n")
 
     @contextlib.contextmanager
-    def sweeps(self, mark: str, folder: str) -> Iterator[None]:
+    def sweeps(self, mark: str, *folders: str) -> Iterator[None]:
         """If we die while the block runs: every process that was started with ``mark`` (``NAME=value``, a value nobody
-        else has) in its environment is killed, whatever group or session it is in, and ``folder`` is removed.
-
-        Raises ValueError for a line end in either.
+        else has) in its environment is killed, whatever group or session it is in, and ``folders`` are removed (of a
+        link, the link). Raises ValueError for a line end in any of them.
         """
-        if "\n" in mark + folder:
+        lines = [f"m{mark}", *(f"f{folder}" for folder in folders)]
+        if any("\n" in line for line in lines):
             raise ValueError("a line end in a mark or a folder's name")
-        self._tell(f"m{mark}\nf{folder}\n")
+        self._tell("".join(f"{line}\n" for line in lines))
         try:
             yield
         finally:
             self._tell("x\n")
+
+    @property
+    def pid(self) -> int:
+        """Of the guarding process; 0: it does not run."""
+        return self._process.pid if self._process else 0
 
     def start(self) -> None:
         """Start the guarding process now, for who tells its own children from others."""

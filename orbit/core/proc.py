@@ -365,7 +365,7 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
             continue
     child.wait()
     for _ in range(END_ROUNDS):
-        left = _session(child.pid)
+        left = session_members(child.pid)
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -374,8 +374,8 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
         time.sleep(0.02)
 
 
-def _session(leader: int) -> list[int]:
-    """The processes of a session that still run."""
+def session_members(leader: int) -> list[int]:
+    """The processes of the session of ``leader`` that still run."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:

@@ -24,6 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     node.add_argument("--memory-gib", type=int, default=0, metavar="M", help="main memory, in GiB")
     node.add_argument("--shm-gib", type=int, default=0, metavar="S", help="size of /dev/shm, in GiB")
     node.add_argument("--scratch-gib", type=int, default=0, metavar="X", help="free room in the state folder, in GiB")
+    node.add_argument("--nofile", type=int, default=65536, metavar="F", help="open files of a process (default: 65536)")
     node.add_argument("--rdma", choices=RDMA, default="none", help="whether RDMA is used (default: none)")
     node.add_argument("--burn-in", action="store_true", help="load the GPUs for a minute first")
     meeting = parser.add_argument_group("how nodes meet")

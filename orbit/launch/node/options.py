@@ -33,6 +33,8 @@ class Order(Record, frozen=True, kw_only=True):
     memory_gib: int = 0
     shm_gib: int = 0
     scratch_gib: int = 0
+    nofile: int = 65536
+    """Open files a process must be allowed: fewer, and a raylet of a large job hangs."""
     image: str = ""
     """``sha256:...``."""
     meet: str = ""

@@ -33,6 +33,7 @@ def orders(draw: st.DrawFn) -> Order:
         memory_gib=draw(NUMBERS),
         shm_gib=draw(NUMBERS),
         scratch_gib=draw(NUMBERS),
+        nofile=draw(NUMBERS),
         image=draw(st.sampled_from(["", "sha256:" + "a" * 64])),
         meet=draw(st.sampled_from(["tcp:head.example", "tcp:fe80::1%eth0", "tcp:env:HEAD", "dir:/shared/a b"])),
         ports=meeting_ports(str(nodes)),

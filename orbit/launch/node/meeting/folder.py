@@ -78,6 +78,11 @@ def own_addresses(fib: Path = FIB) -> list[str]:
     return [*dict.fromkeys(reachable), "127.0.0.1"]
 
 
+def reachable(address: str) -> str:
+    """``address``, or where it is this machine's own for itself, the one it has for others: Ray takes no other."""
+    return own_addresses()[0] if address.startswith("127.") or address == "::1" else address
+
+
 def _read(path: Path, token: bytes) -> Place | None:
     with open(path, "rb") as file:
         place = msgspec.json.decode(file.read(MAX_BYTES), type=Place)
