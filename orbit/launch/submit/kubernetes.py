@@ -257,7 +257,8 @@ def _explained(error: CommandFailed, ref: JobRef, words: Sequence[str]) -> Orbit
 
 def _objects(text: str) -> list[dict[str, Any]]:
     """The objects in what ``-o json`` printed: one, several in a row, or lists of them."""
-    decoder, place, found = json.JSONDecoder(), 0, []
+    decoder, place = json.JSONDecoder(), 0
+    found: list[dict[str, Any]] = []
     while place < len(text):
         if text[place].isspace():
             place += 1

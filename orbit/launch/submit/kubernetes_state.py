@@ -108,8 +108,8 @@ def speaker(ref: JobRef, seen: list[Seen]) -> tuple[str, str] | None:
         return max((pod for pod, _ in began), key=lambda pod: pod.text("metadata", "creationTimestamp")).name, wanted
     first = [pod for pod, _ in began if _order(pod)[0] == 0]
     failed = [pod for pod, state in began if (state.get("terminated") or {}).get("exitCode")]
-    chosen = [*first, *failed, began[0][0]][0] if ref.form != "job" or first or failed else None
-    return (chosen.name, wanted) if chosen else None
+    chosen = [*first, *failed]
+    return (chosen[0].name, wanted) if chosen else None
 
 
 def why_waiting(pods: list[Seen]) -> str:

@@ -175,7 +175,7 @@ def _ask(program: str, words: Sequence[str], *, doing: str, env: Mapping[str, st
 
 def _explained(error: CommandFailed, program: str) -> OrbitError:
     lines = [line for line in error.tail.strip().splitlines() if line.strip()]
-    last = lines[-1] if lines else f"status {error.status}"
+    last = "; ".join(lines[-3:]) if lines else f"status {error.status}"
     if error.status == 124 or UNREACHABLE.search(error.tail):
         tried = os.environ.get("SLURM_CONF") or "this machine's slurm.conf, or the one that DNS names"
         return MissingError(
