@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write facts without secrets; .txt or JSON")
     parser.add_argument("--about", metavar="NAME", help="show one entry of the catalogue and end")
     parser.add_argument("--list", action="store_true", help="list all entries of the catalogue and end")
+    parser.add_argument("--page", action="store_true", help="print the page docs/symptoms.md and end")
     add_profile_option(parser)
     add_json_option(parser)
 
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Look or explain, print, and say by the status whether anything was found."""
     from orbit.errors import ExitCode, InputError
 
-    if args.about or args.list:
+    if args.about or args.list or args.page:
         return _catalog(args)
     if args.explain is not None:
         if args.report or args.deep or args.prefix:
@@ -70,10 +71,10 @@ def _look(args: argparse.Namespace) -> Diagnosis:
 
     deeper = None
     if args.deep:
-        from orbit.doctor.look.deep import Deep
+        from orbit.doctor.look.deep import Audit
         from orbit.profile.model import load_profile
 
-        deeper = Deep(load_profile(args.profile))
+        deeper = Audit(load_profile(args.profile))
     progress = Console("doctor: ") if args.deep else Silent()
     facts = gather(os.environ, prefix=args.prefix, own=sys.prefix, deeper=deeper, progress=progress)
     diagnosis = diagnose(facts)
@@ -105,6 +106,11 @@ def _catalog(args: argparse.Namespace) -> int:
     from orbit.doctor.text import render_symptom
     from orbit.errors import ExitCode, InputError
 
+    if args.page:
+        from orbit.doctor.page import render_page
+
+        sys.stdout.write(render_page())
+        return ExitCode.OK
     catalog = load_catalog()
     if args.list:
         chosen = list(catalog.values())

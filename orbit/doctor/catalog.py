@@ -14,6 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
 from orbit.doctor.patterns import Pattern, compile_pattern
@@ -61,9 +63,12 @@ class Symptom(Record, frozen=True, kw_only=True):
     rules: tuple[str, ...] = ()
     """Rules of the audit whose findings are this (``--deep``)."""
     checks: tuple[str, ...] = ()
-    """Checks of the preflight whose failure is this (``--deep``)."""
+    """Checks of the preflight whose failure is this: a name; ``name=failed`` or ``name=warning``; ``name=ENOSPC`` for
+    what it found; ``name~words`` for words of its message; ``*`` for all that nobody names. The closest one counts."""
     unseen: str = ""
     """Why nothing sees it on a machine; empty when something does."""
+    file: str = ""
+    """Which file of the folder it stands in; not written there."""
     after: tuple[str, ...] = ()
     """Symptoms that may be its cause: where one of these is found, too, this one is only what follows from it."""
 
@@ -101,7 +106,7 @@ def _read(path: Path) -> tuple[Symptom, ...]:
     file = load_toml(path, SymptomFile)
     if file.schema != SCHEMA:
         raise InputError(f"{path}: schema = {file.schema}", fix=f"this version of orbit reads schema {SCHEMA}")
-    return file.symptoms
+    return tuple(msgspec.structs.replace(symptom, file=path.stem) for symptom in file.symptoms)
 
 
 def problems(symptoms: list[Symptom]) -> Iterator[str]:

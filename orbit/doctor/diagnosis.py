@@ -85,6 +85,7 @@ def rank(
     for sighting in sightings:
         by_symptom.setdefault(sighting.symptom, []).append(sighting)
     by_text = {hit.symptom: hit for hit in hits}
+    by_text = {name: hit for name, hit in by_text.items() if not _restated(catalog[name], hit, by_text)}
     found = [name for name in catalog if name in by_symptom or name in by_text]
     causes = {name: _cause(catalog[name], by_symptom.get(name, []), by_text.get(name)) for name in found}
 
@@ -100,6 +101,11 @@ def rank(
         if not parents[name]:
             _place(name, order, parents, placed)
     return tuple(_with_reason(causes[name], parents[name], order, by_symptom) for name in placed)
+
+
+def _restated(symptom: Symptom, hit: Hit, hits: Mapping[str, Hit]) -> bool:
+    """Whether the very line is known as a cause of this one already, more closely."""
+    return any(cause in hits and hits[cause].line == hit.line for cause in symptom.after)
 
 
 def _place(name: str, order: list[str], parents: Mapping[str, str], placed: list[str]) -> None:

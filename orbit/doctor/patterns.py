@@ -24,6 +24,8 @@ LEAST_LITERAL = 6
 BARE_LITERAL = 4
 _PARSER: Any = importlib.import_module("re._parser")
 """The parser of :mod:`re` itself (CPython 3.12): what it will run is judged, not the text of the pattern."""
+DIGITS = frozenset(range(0x30, 0x3A))
+NEWLINE = 0x0A
 SINGLE = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN"})
 
 
@@ -37,6 +39,8 @@ class Pattern:
     """In every match of it."""
     weight: int
     """Characters that are given letter for letter: how much a match says."""
+    digits_alike: bool
+    """Whether it is within one line, and lines that differ in their digits alone are the same to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def compile_pattern(text: str) -> Pattern:
     longest = max(runs, key=len, default=b"")
     if len(longest) < (BARE_LITERAL if b"\n" in longest else LEAST_LITERAL):
         raise InputError(f"pattern {text!r} has no {LEAST_LITERAL} characters in a row", fix="be more specific")
-    return Pattern(text=text, search=found, literal=longest, weight=sum(map(len, runs)))
+    return Pattern(
+        text=text, search=found, literal=longest, weight=sum(map(len, runs)), digits_alike=_digits_alike(tree)
+    )
 
 
 def _sequence(text: str, parts: Any) -> _Cost:
@@ -116,3 +122,35 @@ def _literals(parts: Any) -> list[bytes]:
             runs.append(bytes(current))
             current = bytearray()
     return [run for run in [*runs, bytes(current)] if run]
+
+
+def _digits_alike(parts: Any) -> bool:
+    return all(_alike(str(op), argument) for op, argument in parts)
+
+
+def _alike(op: str, argument: Any) -> bool:
+    if op in ("SUBPATTERN", "MAX_REPEAT", "MIN_REPEAT"):
+        return _digits_alike(argument[-1])
+    if op == "BRANCH":
+        return all(_digits_alike(branch) for branch in argument[1])
+    if op == "IN":
+        return _class_alike(argument)
+    if op == "LITERAL":
+        return argument not in DIGITS and argument != NEWLINE
+    return op in ("ANY", "AT") or (op == "NOT_LITERAL" and argument == NEWLINE)
+
+
+def _class_alike(items: Any) -> bool:
+    """Whether a class has all digits or none, and no line end."""
+    negated = str(items[0][0]) == "NEGATE"
+    held: set[int] = set()
+    for op, argument in items[negated:]:
+        if str(op) == "LITERAL":
+            held.add(argument)
+        elif str(op) == "RANGE":
+            held.update(range(argument[0], argument[1] + 1))
+        elif str(argument) in ("CATEGORY_DIGIT", "CATEGORY_WORD") and not negated:
+            held |= DIGITS
+        else:
+            return False
+    return (NEWLINE in held) == negated and (held >= DIGITS or not held & DIGITS)

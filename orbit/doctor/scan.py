@@ -11,6 +11,9 @@ from orbit.doctor.catalog import Symptom, patterns_of
 from orbit.doctor.patterns import MOST_WIDTH, Pattern
 
 PIECE_BYTES = 1 << 20
+MOST_KINDS = 1 << 20
+"""Kinds of lines that are remembered."""
+ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 SHOWN_BYTES = 300
 COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 SPEAKER = re.compile(rb"^\([A-Za-z_][\w.:<>\[\], -]{0,80} ?pid=\d{1,10}(?:, ip=[0-9a-fA-F.:]{1,45})?\) ", re.MULTILINE)
@@ -47,16 +50,33 @@ class _Probe:
     pattern: Pattern
 
 
+class _Kinds:
+    """Lines that were searched before, their digits apart: a log has a million lines of a hundred kinds."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def fresh(self, block: bytes) -> bytes:
+        """The lines of a kind that did not come before, each once, every digit a 0."""
+        lines = dict.fromkeys(block.translate(ONE_DIGIT).split(b"\n"))
+        new = [line for line in lines if hash(line) not in self._seen]
+        if len(self._seen) > MOST_KINDS:
+            self._seen.clear()
+        self._seen.update(map(hash, new))
+        return b"\n".join(new)
+
+
 def scan(pieces: Iterable[bytes], catalog: Mapping[str, Symptom]) -> Scan:
     """The first place of each symptom of ``catalog`` in a text that comes in pieces of any size."""
     probes = [_Probe(name, pattern) for name in catalog for pattern in patterns_of(name)]
     found: dict[str, Hit] = {}
+    kinds = _Kinds()
     before, lines, total = b"", 0, 0
     for piece in _blocks(pieces):
         total += len(piece)
         block = before + _clean(piece)
         first = lines - before.count(b"\n")
-        for name, hit in _search(block, probes, first):
+        for name, hit in _search(block, kinds.fresh(block), probes, first):
             found[name] = _earlier(found.get(name), hit)
         probes = [probe for probe in probes if probe.symptom not in found]
         lines = first + block.count(b"\n")
@@ -91,9 +111,10 @@ def _clean(block: bytes) -> bytes:
     return BOX.sub(b"", block)
 
 
-def _search(block: bytes, probes: Iterable[_Probe], first: int) -> Iterator[tuple[str, Hit]]:
+def _search(block: bytes, fresh: bytes, probes: Iterable[_Probe], first: int) -> Iterator[tuple[str, Hit]]:
+    """The first match of each probe; ``fresh``: what is enough to look at for most of them."""
     for probe in probes:
-        if probe.pattern.literal not in block:
+        if probe.pattern.literal not in (fresh if probe.pattern.digits_alike else block):
             continue
         match = probe.pattern.search.search(block)
         if match:

@@ -44,9 +44,8 @@ def _checked(check: Check, catalog: Mapping[str, Symptom]) -> Iterator[Sighting]
     """A check that failed or warned, as the symptom that names it most closely."""
     if check.state not in (State.FAILED, State.WARNING):
         return
-    words = (f"{check.name}={check.found.get('error', '')}", f"{check.name}={check.state}", check.name, ANY)
-    for word in words:
-        names = [symptom.id for symptom in catalog.values() if word in symptom.checks]
+    for fits in (_told, _of_state, _of_name, _any):
+        names = [symptom.id for symptom in catalog.values() if any(fits(each, check) for each in symptom.checks)]
         if names:
             break
     sure = Certainty.CERTAIN if check.state is State.FAILED else Certainty.LIKELY
@@ -54,6 +53,27 @@ def _checked(check: Check, catalog: Mapping[str, Symptom]) -> Iterator[Sighting]
         yield Sighting(
             symptom=name, message=check.message, certainty=sure, source=f"preflight: {check.name}", fix=check.fix
         )
+
+
+def _told(word: str, check: Check) -> bool:
+    """``scratch=ENOSPC``: the code it found; ``driver~in this container``: words of its message."""
+    code, text = check.found.get("error"), word.partition("~")[2]
+    return bool(code and word == f"{check.name}={code}") or bool(
+        text and word.startswith(f"{check.name}~") and text in check.message
+    )
+
+
+def _of_state(word: str, check: Check) -> bool:
+    return word == f"{check.name}={check.state}"
+
+
+def _of_name(word: str, check: Check) -> bool:
+    return word == check.name
+
+
+def _any(word: str, check: Check) -> bool:
+    del check
+    return word == ANY
 
 
 def _audited(finding: Finding, catalog: Mapping[str, Symptom]) -> Iterator[Sighting]:

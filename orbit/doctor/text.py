@@ -9,7 +9,7 @@ from orbit.core.amounts import format_bytes, format_seconds
 from orbit.doctor.catalog import Certainty, Symptom
 from orbit.doctor.diagnosis import Cause, Diagnosis
 
-LABEL = 9
+LABEL = 11
 MOST_WIDTH = 110
 LEAST_WIDTH = 50
 SHOWN_OTHERS = 12
@@ -51,7 +51,7 @@ def _causes(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from _block("cause", first.cause, width)
     yield from _fixes(first.fix, width)
     if others:
-        yield from _block("first,", f"because {first.why_here}", width)
+        yield from _block("why first", first.why_here, width)
         yield ""
         yield "also found"
         for cause in others[:SHOWN_OTHERS]:

@@ -45,6 +45,12 @@ def test_what_follows_stands_behind_its_cause_however_sure_it_is() -> None:
     assert "mend that first" in found[2].why_here
 
 
+def test_the_line_of_a_cause_is_no_consequence_of_it() -> None:
+    catalog = made("root-cause") | made("mid-dle", after=("root-cause",))
+    assert order(catalog, hit("mid-dle", 4), hit("root-cause", 4)) == ["root-cause"]
+    assert order(catalog, hit("mid-dle", 5), hit("root-cause", 4)) == ["root-cause", "mid-dle"]
+
+
 def test_a_consequence_alone_is_a_cause() -> None:
     catalog = made("root-cause") | made("mid-dle", after=("root-cause",))
     (cause,) = rank(catalog, hits=[hit("mid-dle", 4)])

@@ -53,6 +53,32 @@ def test_what_is_bounded_is_accepted(text: str, line: bytes) -> None:
     assert pattern.weight >= len(pattern.literal)
 
 
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        ("No space left", True),
+        (r"found version \d{3,6}\)", True),
+        ("is not [^`\n]{1,20} equal", True),
+        ("libfoo[.0-9]{0,6}: cannot", True),
+        (r"abcdefg\w{2,5}", True),
+        ("exit code 143", False),
+        (r"libcudart\.so\.1[2-9]", False),
+        ("depends on\\s{1,12}tilelang", False),
+        ("is not [^`]{1,20} equal", False),
+        ("in recvfds\n    raise", False),
+        ("(?:exit code|status 7) abcdefg", False),
+        ("abcdefgh[^0-4\n]x", False),
+    ],
+)
+def test_patterns_that_do_not_tell_digits_apart(text: str, alike: bool) -> None:
+    assert compile_pattern(text).digits_alike is alike
+
+
+def test_most_patterns_of_the_catalogue_do_not() -> None:
+    patterns = [pattern for name in load_catalog() for pattern in patterns_of(name)]
+    assert sum(pattern.digits_alike for pattern in patterns) > len(patterns) / 2
+
+
 def test_every_pattern_of_the_catalogue_is_bounded() -> None:
     patterns = [pattern for name in load_catalog() for pattern in patterns_of(name)]
     assert len(patterns) >= 200

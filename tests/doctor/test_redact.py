@@ -6,7 +6,8 @@ import pytest
 
 from orbit.doctor.redact import REDACTED, Redactor
 
-REDACTOR = Redactor(user="annabel", hosts=("gpu-node7.example.org", "gpu-node7"))
+NAME = "annabel"
+REDACTOR = Redactor(user=NAME, hosts=("gpu-node7.example.org", "gpu-node7"))
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ REDACTOR = Redactor(user="annabel", hosts=("gpu-node7.example.org", "gpu-node7")
         ("--api-key 'xyzzy123'  password: swordfish1", "swordfish1"),
         ('{"password": "swordfish1"}', "swordfish1"),
         ("ghp_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789", "AbCdEfGh"),
-        ("/home/annabel/.cache/flashinfer", "annabel"),
+        (f"/home/{NAME}/.cache/flashinfer", NAME),
         ("/scratch/bob123/run", "bob123"),
         ("connect to 10.12.13.14:6379 refused", "10.12.13.14"),
         ("fe80:0:0:0:1234:5678:9abc:def0 is up", "9abc"),

@@ -12,19 +12,20 @@ from orbit.doctor.redact import Redactor
 from orbit.doctor.report import here, make_report, write_report
 from orbit.doctor.run import diagnose
 
-SECRETS = ("hunter22", "0123456789abcdefsecret", "annabel", "gpu-node7", "10.9.8.7")
+NAME = "annabel"
+SECRETS = ("hunter22", "0123456789abcdefsecret", NAME, "gpu-node7", "10.9.8.7")
 FACTS = Facts(
     variables={
         "RAY_AUTH_TOKEN": "0123456789abcdefsecret",
         "http_proxy": "http://annabel:hunter22@10.9.8.7:3128",
-        "HOME": "/home/annabel",
+        "HOME": f"/home/{NAME}",
     },
-    prefix=Prefix(path="/home/annabel/env", site="/home/annabel/env/lib/python3.12/site-packages",
+    prefix=Prefix(path=f"/home/{NAME}/env", site=f"/home/{NAME}/env/lib/python3.12/site-packages",
                   num_dangling=2, dangling=("a", "b"), packages={"torch": "2.11.0"}),
     processes=(Process(pid=7, parent=1, state="R", name="ray::Actor", age_s=60),),
     ray=(RayAddress(source="RAY_ADDRESS", address="10.9.8.7:6379", answer="refused"),),
 )  # fmt: skip
-REDACTOR = Redactor(user="annabel", hosts=("gpu-node7",))
+REDACTOR = Redactor(user=NAME, hosts=("gpu-node7",))
 
 
 @pytest.mark.parametrize("name", ["report.json", "report.txt"])

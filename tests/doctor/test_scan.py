@@ -71,6 +71,28 @@ def test_a_line_of_many_megabytes_is_no_trouble() -> None:
     assert len(found["socket-path-too-long"].text) <= 300
 
 
+def test_a_line_that_differs_in_digits_alone_is_not_passed_over() -> None:
+    """Lines of one kind are searched once; not by patterns that tell digits apart."""
+    text = (
+        b"pod a failed with exit code 100\n" * 50_000
+        + b"pod a failed with exit code 143\n"
+        + b"OSError: [Errno 11] x\n"
+    )
+    found = hits(text, b"OSError: [Errno 98] x\n")
+    assert {name: hit.line for name, hit in found.items()} == {"signal-not-passed-on": 50_001, "port-taken": 50_003}
+
+
+def test_a_kind_of_line_that_is_searched_once_is_found_on_its_first_line() -> None:
+    noise = b"step 1 loss 0.5\n" * 70_000
+    found = hits(
+        noise
+        + b"out of resource: shared memory, Required: 12\n"
+        + noise
+        + b"out of resource: shared memory, Required: 99\n"
+    )
+    assert found["kernel-needs-more-shared-memory"].line == 70_001
+
+
 def test_what_is_shown_is_printable() -> None:
     assert hits(b"\x07\x00 AF_UNIX path too long")["socket-path-too-long"].text == "?? AF_UNIX path too long"
 

@@ -32,6 +32,17 @@ def finding(rule: str, severity: Severity = Severity.ERROR) -> Finding:
         (check("caches", State.WARNING), "compile-cache-on-network", Certainty.LIKELY),
         (check("caches"), "home-not-writable", Certainty.CERTAIN),
         (check("socket-path"), "socket-path-too-long", Certainty.CERTAIN),
+        (
+            Check(
+                name="driver",
+                state=State.FAILED,
+                message="there is no NVIDIA driver in this container",
+                fix="fix of the check",
+            ),
+            "no-driver",
+            Certainty.CERTAIN,
+        ),
+        (check("driver"), "driver-too-old", Certainty.CERTAIN),
         (check("never-heard-of"), "node-unfit", Certainty.CERTAIN),
     ],
 )

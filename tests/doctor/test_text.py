@@ -15,11 +15,12 @@ SCREEN = 24
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])
-@pytest.mark.parametrize("sample", [each for each in samples() if not each.near], ids=lambda each: each.symptom)
-def test_every_answer_fits_the_terminal(sample: object, width: int) -> None:
-    text = render(explain(sample.text), width)  # type: ignore[attr-defined]
-    words = [word for line in text.splitlines() if len(line) > width for word in line.split() if len(word) > width - 20]
-    assert [line for line in text.splitlines() if len(line) > width] == [] or words
+def test_every_answer_fits_the_terminal(width: int) -> None:
+    """A line is longer only where one word is: a path, an address."""
+    answers = [render(explain(sample.text), width) for sample in samples() if not sample.near]
+    long = [line for answer in answers for line in answer.splitlines() if len(line) > width]
+    assert len(answers) >= 200
+    assert [line for line in long if max(map(len, line.split())) < width - 16] == []
 
 
 @pytest.mark.parametrize("name", sorted(load_catalog()))
@@ -34,7 +35,7 @@ def test_the_first_cause_is_whole_and_the_others_are_short() -> None:
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB",
     ))  # fmt: skip
     lines = render(explain(text), 80).splitlines()
-    assert lines[0].startswith("1 of 4: Kernels are compiled into a network file system")
+    assert lines[0].startswith("1 of 3: Kernels are compiled into a network file system")
     assert any("cuda-invalid-argument (follows from compile-cache-on-network)" in line for line in lines)
     assert any(line.startswith("  gpu-out-of-memory (possible)") for line in lines)
     assert len(lines) <= 40

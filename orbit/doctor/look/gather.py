@@ -15,11 +15,10 @@ from orbit.core.findings import Finding, Skipped
 from orbit.doctor.diagnosis import Look
 from orbit.doctor.facts import Devices, Facts, Prefix
 from orbit.doctor.look import paths, system
-from orbit.doctor.look.node import left_out, quick_checks
+from orbit.doctor.look.node import node_checks
 from orbit.doctor.look.prefix import default_prefix, read_prefix
 from orbit.errors import OrbitError
-from orbit.launch.preflight.model import Check
-from orbit.launch.preflight.mounts import Mounted, read_mounts
+from orbit.launch.preflight.mounts import read_mounts
 from orbit.launch.preflight.rules import load_rules
 
 READ = re.compile(
@@ -32,10 +31,7 @@ READ = re.compile(
 
 
 class Deeper(Protocol):
-    """What takes longer."""
-
-    def checks(self, gpus: int, prefix: Path | None) -> tuple[Check, ...]:
-        """Every check of a node with so many GPUs."""
+    """What takes longer than a moment."""
 
     def findings(self, prefix: Path, progress: Progress) -> tuple[Finding, ...]:
         """What the audit says of an environment."""
@@ -110,31 +106,32 @@ def gather(
         "oom_kills": notes.look("control group", lambda: system.read_oom_kills(root), 0),
         "first_process": system.read_first_process(root),
     }
-    values |= _deep(notes, env, here, deeper, values["devices"].nodes) if deeper else _quick(notes, env, mounts, root)
+    how: dict[str, Any] = {"env": env, "here": here, "gpus": values["devices"].nodes, "root": root}
+    values |= _deep(notes, deeper=deeper, **how) if deeper else _quick(notes, **how)
     return Facts(**values, looked=tuple(notes.looked), skipped=tuple(notes.skipped))
 
 
-def _quick(notes: _Notes, env: Mapping[str, str], mounts: tuple[Mounted, ...], root: Path) -> dict[str, Any]:
+def _quick(notes: _Notes, *, env: Mapping[str, str], here: Prefix | None, gpus: int, root: Path) -> dict[str, Any]:
     """The part of the preflight that takes a moment."""
-    checks = notes.look("node (limits, user, memory, folders)", lambda: tuple(quick_checks(root, env, mounts)), ())
-    notes.skipped.append(left_out())
-    notes.skip("audit of the environment", "--deep reads all of its files", "a minute for 10 GB")
+    place = Path(here.path) if here else None
+    checks = notes.look("node", lambda: node_checks(root, env, gpus=0, prefix=place), ())
+    if gpus:
+        notes.skip(f"{gpus} GPUs", "--deep asks their driver, and tests them", "a minute or two")
+    notes.skip("files of the environment", "--deep audits them", "a minute for 10 GB")
     notes.skip("docker", "--deep asks its engine")
     return {"checks": checks}
 
 
-def _deep(notes: _Notes, env: Mapping[str, str], here: Prefix | None, deeper: Deeper, gpus: int) -> dict[str, Any]:
+def _deep(
+    notes: _Notes, *, env: Mapping[str, str], here: Prefix | None, deeper: Deeper, gpus: int, root: Path
+) -> dict[str, Any]:
     """The whole preflight, the audit, and docker's engine."""
-    checks: tuple[Check, ...] = notes.look(
-        "preflight", lambda: deeper.checks(gpus, Path(here.path) if here else None), ()
-    )
+    place = Path(here.path) if here else None
+    checks = notes.look("node", lambda: node_checks(root, env, gpus=gpus, prefix=place), ())
     findings: tuple[Finding, ...] = ()
-    if here is None:
-        notes.skip("audit of the environment", "there is no environment to look at")
+    if place is None:
+        notes.skip("files of the environment", "there is no environment to look at")
     else:
-        findings = notes.look("audit of the environment", lambda: deeper.findings(Path(here.path), notes.progress), ())
-    return {
-        "checks": checks,
-        "findings": findings,
-        "docker": notes.look("docker", lambda: system.ask_docker(env), ""),
-    }
+        findings = notes.look("files of the environment", lambda: deeper.findings(place, notes.progress), ())
+    docker = notes.look("docker", lambda: system.ask_docker(env), "")
+    return {"checks": checks, "findings": findings, "docker": docker}

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from orbit.core.findings import Finding, error_finding
 from orbit.core.records import Record, load_toml
+from orbit.doctor.catalog import load_catalog
+from orbit.doctor.page import count as count_symptoms
 from orbit.errors import InputError
 from orbit.image.base.lock import load_base_lock, lock_path
 from orbit.kernels.recipe import recipe_names
@@ -210,5 +212,6 @@ COUNTERS: Mapping[str, Callable[[Path, str], int]] = {
     "base-packages": lambda _root, name: len(load_base_lock(lock_path(name)).packages),
     "recipes": lambda _root, _name: len(recipe_names()),
     "profiles": lambda _root, _name: len(profile_names()),
+    "symptoms": lambda _root, name: count_symptoms(load_catalog(), name),
 }
 """What can be counted, by name."""

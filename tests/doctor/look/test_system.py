@@ -93,7 +93,7 @@ def test_gpus_on_the_bus_in_the_driver_and_as_nodes(tmp_path: Path) -> None:
     [
         ({"proc/self/cgroup": "0::/job7\n", "sys/fs/cgroup/job7/memory.events": "low 0\noom 2\noom_kill 3\n"}, 3),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.events": "oom_kill 1\n"}, 1),
-        ({"proc/self/cgroup": "5:memory:/x\n", "sys/fs/cgroup/memory/memory.oom_control": "under_oom 0\noom_kill 4\n"}, 4),
+        ({"proc/self/cgroup": "5:memory:/x\n", "sys/fs/cgroup/memory/memory.oom_control": "oom_kill 4\n"}, 4),
         ({"proc/self/cgroup": "odd\n"}, 0),
         ({}, 0),
     ],
