@@ -32,6 +32,7 @@ COMMANDS = (
     "gate",
     "launch",
     "fingerprint",
+    "preflight",
     "doctor",
     "completion",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -12,7 +13,8 @@ from orbit.launch.fingerprint.model import Fingerprint, must_agree
 from orbit.launch.preflight.model import NodeReport, State
 from orbit.launch.preflight.ranges import compress, ranks_of
 
-MOST_REASONS = 5
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 class JobRules(Record, frozen=True, kw_only=True):
@@ -162,7 +164,7 @@ def grouped(reports: Sequence[NodeReport], state: State) -> list[tuple[str, str,
     for report in reports:
         for check in report.checks:
             if check.state is state:
-                key = check.name, "".join("#" if letter.isdigit() else letter for letter in check.message)
+                key = check.name, NUMBER.sub("#", check.message)
                 found.setdefault(key, (check.message, check.fix, []))[2].append(report)
     rows = [(name, message, fix, tuple(who)) for (name, _), (message, fix, who) in found.items()]
     return sorted(rows, key=lambda row: (-len(row[3]), row[0]))
