@@ -1,7 +1,7 @@
 """A program that answers like kubectl does, from objects in a folder: what it is asked is checked and written down.
 
-Its words are kubectl 1.32's own (``created``, ``deleted``, ``Error from server (NotFound)``), and it takes no option that
-kubectl does not have. What Kubernetes would do with the objects, a test does: it writes them.
+Its words are kubectl 1.32's own (``created``, ``deleted``, ``Error from server (NotFound)``), and it takes no option
+that kubectl does not have. What Kubernetes would do with the objects, a test does: it writes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -25,10 +25,10 @@ def kind_of(word: str) -> str:
     for kind, plural in PLURALS.items():
         if word.lower() in (plural, plural.split(".")[0], kind.lower()):
             return kind
-    fail(f'error: the server doesn\'t have a resource type "{word}"')
+    return fail(f'error: the server doesn\'t have a resource type "{word}"')
 
 
-def fail(text: str) -> Any:
+def fail(text: str) -> NoReturn:
     print(text, file=sys.stderr)
     raise SystemExit(1)
 
