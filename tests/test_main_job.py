@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from orbit.core.paths import checkout_root
+from tests.pythons import require_copyable
 
 pytestmark = pytest.mark.integration
 
@@ -58,6 +59,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
     for program in ("mmdebstrap", "bwrap"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
+    require_copyable()
     folder = tmp_path_factory.mktemp("main-job")
     yield Shipped(folder)
     shutil.rmtree(folder, ignore_errors=True)

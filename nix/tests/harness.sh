@@ -116,7 +116,8 @@ stand_in() {
     # The interpreter: that of the checkout's environment, else the one on PATH; always where it really is.
     python=$root/.venv/bin/python
     [ -x "$python" ] || python=$(command -v python3.12) || fail 3 "no CPython 3.12: run ./orbitw --help once, or install one"
-    "$python" -c 'import os, sys; print(os.path.realpath(sys.base_prefix), sys.version.split()[0])' >"$scratch/python"
+    "$python" -c 'import os, sys; print(os.path.realpath(sys.base_prefix), sys.version.split()[0])' >"$scratch/python" ||
+        fail 3 "$python does not run; the stand-in for nixpkgs cannot do without a CPython 3.12"
     read -r prefix version <"$scratch/python"
     coreutils="basename cat chmod cp cut date dirname echo env expr false head id install ln ls mkdir mktemp mv nproc od printf
         readlink realpath rm rmdir seq sha256sum sleep sort stat tail tee test touch tr true uname uniq wc"

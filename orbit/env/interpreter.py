@@ -37,6 +37,8 @@ RUN_PATHS = {"bin": "$ORIGIN/../lib", "lib": "$ORIGIN", "lib-dynload": "$ORIGIN/
 GET_ANOTHER = "run Orbit through ./orbitw, which gets a standalone CPython 3.12, or use one from uv or pyenv"
 CONFIGURATION = re.compile(r"(^|/)(_sysconfigdata[^/]*\.py|config-[^/]*/.*|pkgconfig/[^/]*\.pc)$")
 """Files of a CPython that record where it was configured and built."""
+NIX_ENTRY = re.compile(r"[0-9a-df-np-sv-z]{32}-.+")
+"""What an entry of a Nix store is called, wherever the store is: a hash in Nix's alphabet, then a name."""
 STANDARD_PREFIXES = frozenset({"/usr/local", "/install"})
 """Prefixes that say nothing about a machine: container images and standalone builds are configured with them."""
 BUILD_STAND_IN = "/usr/src/python3.12"
@@ -113,7 +115,7 @@ def check_source(source: Source, wanted: str) -> None:
             f"{source.prefix}: the distribution's own Python cannot be copied (its parts are spread over the system)",
             fix=GET_ANOTHER,
         )
-    if (source.prefix / "conda-meta").is_dir() or source.prefix.is_relative_to("/nix/store"):
+    if (source.prefix / "conda-meta").is_dir() or any(NIX_ENTRY.fullmatch(part) for part in source.prefix.parts):
         raise MissingError(
             f"{source.prefix}: a conda or Nix Python cannot be copied alone (it loads libraries of other packages)",
             fix=GET_ANOTHER,

@@ -32,6 +32,7 @@ from orbit.env.tree import MANIFEST, damage
 from orbit.errors import CheckFailed, InputError, MissingError, RefusedError
 from orbit.profile.model import Profile, load_profile
 from tests.profile.locks import lock_text
+from tests.pythons import require_copyable
 
 from .wheels import House, write_wheel
 
@@ -52,10 +53,7 @@ class Lines(Silent):
 
 @pytest.fixture(scope="session", autouse=True)
 def copyable() -> None:
-    try:
-        interpreter.check_source(interpreter.running(), "3.12")
-    except MissingError as error:
-        pytest.skip(error.what)
+    require_copyable()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from orbit.env import interpreter
 from orbit.env.interpreter import Source
 from orbit.env.relocate import find_paths, run_paths
 from orbit.errors import InputError, MissingError
+from tests.pythons import require_copyable
 
 MODULES = ("ssl", "sqlite3", "lzma", "bz2", "ctypes", "readline", "zlib", "hashlib", "curses", "uuid", "sysconfig")
 
@@ -51,6 +52,16 @@ def test_what_cannot_be_copied_is_refused_with_a_way_out(tmp_path: Path, change:
     with pytest.raises(MissingError, match=says) as caught:
         interpreter.check_source(source, "3.12")
     assert "./orbitw" in caught.value.fix
+
+
+@pytest.mark.parametrize("store", ["/nix/store", "/home/somebody/store"])
+def test_nix_s_is_refused_wherever_its_store_is(store: str, tmp_path: Path) -> None:
+    prefix = tmp_path / store[1:] / "hls1d0xxprn12ab089yp97dg00snllh1-python3-3.12.7"
+    with pytest.raises(MissingError, match="Nix Python cannot be copied alone"):
+        interpreter.check_source(make_source(prefix), "3.12")
+    interpreter.check_source(
+        make_source(tmp_path / "hls1d0xxprn12ab089yp97dg00snlle1-python3"), "3.12"
+    )  # no e in the alphabet
 
 
 def test_the_system_python_is_refused() -> None:
@@ -109,10 +120,7 @@ def test_only_configuration_files_are_rewritten() -> None:
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The running CPython, made relocatable; skips where it is one that cannot be."""
     source = interpreter.running()
-    try:
-        interpreter.check_source(source, "3.12")
-    except MissingError as error:
-        pytest.skip(error.what)
+    require_copyable()
     folder = tmp_path_factory.mktemp("interpreter")
     folder.chmod(0o755)
     entry = interpreter.obtain_interpreter(Store(folder / "store"), source, "/opt/orbit")

@@ -26,15 +26,16 @@ from orbit.core.files import tree_hash
 from orbit.core.paths import checkout_root
 from orbit.core.records import load_json
 from orbit.core.store import RECORD_NAME, Entry, EntryRecord, Store
-from orbit.env import create, install, interpreter, takeover
+from orbit.env import create, install, takeover
 from orbit.env.contents import CONTENTS, read_contents
 from orbit.env.create import create_environment
 from orbit.env.installed import Installed, Line, digest_of
 from orbit.env.record import RECORD_PATH, Contested, EnvironmentRecord
 from orbit.env.takeover import SITE, Source, Unusable, changed_folders, owners, source_of, to_link, to_renew
 from orbit.env.tree import MANIFEST, damage
-from orbit.errors import MissingError, RefusedError
+from orbit.errors import RefusedError
 from orbit.profile.model import Profile, load_profile
+from tests.pythons import require_copyable
 
 from .test_create import Lines
 from .worlds import WORLDS, make_world
@@ -51,10 +52,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def copyable() -> None:
-    try:
-        interpreter.check_source(interpreter.running(), "3.12")
-    except MissingError as error:
-        pytest.skip(error.what)
+    require_copyable()
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,10 @@ import pytest
 from orbit.core.console import Silent
 from orbit.core.findings import Skipped, error_finding
 from orbit.core.store import Store
-from orbit.env import interpreter
 from orbit.env.activate import activation_of, render
 from orbit.env.archive import plan_archive, write_archive_file
 from orbit.env.create import create_environment
-from orbit.errors import ExitCode, InputError, MissingError, RefusedError
+from orbit.errors import ExitCode, InputError, RefusedError
 from orbit.image.own import read_own
 from orbit.image.smoke.report import SmokeRun
 from orbit.profile.model import Profile, load_profile
@@ -38,6 +37,7 @@ from orbit.smoke.model import FAILED, PASSED, Check, CheckResult, Conditions, Sm
 from tests.env.archives import everything, plan_of, unpack
 from tests.env.wheels import House, write_wheel
 from tests.profile.locks import lock_text
+from tests.pythons import require_copyable
 from tests.writers.tiny_image import folder, write_image
 
 ROOT = Path(__file__).parents[2]
@@ -124,10 +124,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def archive(place: Path, profile: Profile) -> Path:
     """The archive of a real environment: the running interpreter, one wheel, Orbit's own files."""
-    try:
-        interpreter.check_source(interpreter.running(), "3.12")
-    except MissingError as error:
-        pytest.skip(error.what)
+    require_copyable()
     root = place / "root"
     root.mkdir()
     (root / "uv.lock").write_text(lock_text())

@@ -13,6 +13,7 @@ import pytest
 from orbit.smoke.__main__ import exit_code, main
 from orbit.smoke.model import Check, CheckResult, Context, SmokeList
 from orbit.smoke.runner import Machine, run_list
+from tests.source import ROOT
 
 NO_GPU = Machine(has_driver=False, reason="no NVIDIA driver here")
 PACKAGES = {
@@ -37,7 +38,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in PACKAGES.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
-    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}")  # Orbit may be importable by it alone
     return site
 
 

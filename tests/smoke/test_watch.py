@@ -16,6 +16,7 @@ from orbit.core.proc import Stop
 from orbit.smoke.model import Check, Context, SmokeList
 from orbit.smoke.runner import Machine, run_check, run_list
 from orbit.smoke.watch import MIB, MemoryWatch, descendants, private_bytes
+from tests.source import ROOT
 
 MEMORY = "import time\nprint('about to take it', flush=True)\nheld = bytearray(b'x') * (400 << 20)\ntime.sleep(60)\n"
 NO_GPU = Machine(has_driver=False, reason="none")
@@ -24,7 +25,7 @@ NO_GPU = Machine(has_driver=False, reason="none")
 def package(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / name).mkdir(parents=True)
     (folder / name / "__init__.py").write_text(text)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")  # Orbit may be importable by it alone
 
 
 def test_a_check_that_takes_too_much_is_stopped_and_says_how_much(

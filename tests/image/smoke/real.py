@@ -18,6 +18,7 @@ from orbit.image.runtime import STATE_SCRIPT, image_environment, state_script
 from orbit.profile.model import load_profile
 from orbit.smoke.model import Check, SmokeList
 from tests.image.tiny import PASSWD
+from tests.pythons import require_copyable
 from tests.writers.elf import write_elf
 from tests.writers.fatbin import write_container, write_section
 from tests.writers.tiny_image import file, folder, host_programs, symlink, write_image
@@ -190,7 +191,8 @@ NEGATIVE: dict[str, tuple[Callable[[Members], Members], str, str]] = {
 
 
 def real_image(layout: Path, change: Callable[[Members], Members] = list) -> Path:
-    """Write the sound image, changed, as an OCI layout."""
+    """Write the sound image, changed, as an OCI layout. The running interpreter is copied into it."""
+    require_copyable()
     base = [
         *(folder(name) for name in ("etc", "proc", "dev", "run", "root", "sys")),
         folder("tmp", 0o1777),
