@@ -1,7 +1,7 @@
-"""Ask this node whether a job can run here: limits, folders, network, GPUs. The first thing in every job.
+"""Ask this node whether a job can run here: limits, folders, network, GPUs; first thing in every job.
 
-Without options nothing is demanded, and what is there is told. ``--stack`` also tests the devices through torch: memory,
-products, peer access, IPC, all-reduce. Exit status: 0 fit, 1 unfit. Page: docs/preflight.md.
+Without options nothing is demanded, and what is there is told. ``--stack`` also tests the devices through torch:
+memory, products, peer access, IPC, all-reduce. Exit status: 0 fit, 1 unfit. Page: docs/preflight.md.
 """
 
 from __future__ import annotations

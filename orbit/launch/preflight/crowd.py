@@ -14,6 +14,8 @@ from orbit.launch.preflight.model import NodeReport, State
 from orbit.launch.preflight.ranges import compress, ranks_of
 
 
+MOST_NAMES = 200
+"""Characters of host names in one sentence."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -152,7 +154,8 @@ def _going(rules: JobRules, going: Sequence[int], left: Sequence[Left]) -> str:
     if not left:
         return f"all {len(going)} nodes are fit" if len(going) > 1 else "the node is fit"
     hosts = compress([each.host or f"rank {each.rank}" for each in left])
-    return f"{len(going)} of {rules.nodes} nodes go on, without {hosts}"
+    told = hosts if len(hosts) <= MOST_NAMES else f"{len(left)} others"
+    return f"{len(going)} of {rules.nodes} nodes go on, without {told}"
 
 
 def grouped(reports: Sequence[NodeReport], state: State) -> list[tuple[str, str, str, tuple[NodeReport, ...]]]:
