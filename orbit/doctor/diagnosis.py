@@ -67,6 +67,8 @@ class Diagnosis(Record, frozen=True, kw_only=True):
     skipped: tuple[Skipped, ...] = ()
     others: int = 0
     """Errors and warnings of the audit that are no known symptom: ``orbit audit`` shows them."""
+    near: tuple[str, ...] = ()
+    """Where nothing matches: entries that share rare words with the text. A guess."""
     lines: int = 0
     """Lines of the text."""
     bytes: int = 0

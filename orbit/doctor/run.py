@@ -12,6 +12,7 @@ from orbit import __version__
 from orbit.doctor.catalog import load_catalog
 from orbit.doctor.diagnosis import Diagnosis, rank
 from orbit.doctor.facts import Facts
+from orbit.doctor.nearest import nearest
 from orbit.doctor.scan import PIECE_BYTES, scan
 from orbit.doctor.sight import sightings_of, unnamed
 from orbit.errors import InputError
@@ -43,8 +44,14 @@ def explain(text: str) -> Diagnosis:
     found = scan(pieces, catalog)
     if not found.bytes:
         raise InputError(f"{asked}: empty", fix='orbit doctor --explain "text of the error", or a file, or - for stdin')
+    causes = rank(catalog, hits=found.hits)
     return Diagnosis(
-        orbit=__version__, asked=asked, causes=rank(catalog, hits=found.hits), lines=found.lines, bytes=found.bytes
+        orbit=__version__,
+        asked=asked,
+        causes=causes,
+        near=() if causes else nearest(text),
+        lines=found.lines,
+        bytes=found.bytes,
     )
 
 

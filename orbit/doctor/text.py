@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from orbit.core.amounts import format_bytes, format_seconds
-from orbit.doctor.catalog import Certainty, Symptom
+from orbit.doctor.catalog import Certainty, Symptom, load_catalog
 from orbit.doctor.diagnosis import Cause, Diagnosis
 
 LABEL = 11
@@ -79,6 +79,12 @@ def _nothing(diagnosis: Diagnosis, width: int) -> Iterator[str]:
             "",
             width,
         )
+    if diagnosis.near:
+        yield ""
+        yield _fill("By its words alone, which proves nothing, it is nearest to:", "", width)
+        for name in diagnosis.near:
+            yield _fill(f"  {name}: {load_catalog()[name].title}", "    ", width)
+        yield "  orbit doctor --about NAME shows them"
     yield ""
     yield from _block(
         "next", "send `orbit doctor --report FILE` (facts without secrets) and the log to a colleague", width
