@@ -1,0 +1,1 @@
+"""Readers: bytes to facts. Each knows one language, none of them a rule."""
