@@ -24,7 +24,8 @@ TAR_NAMES = re.compile(r"\.(tar|tgz|tar\.gz|tar\.zst)$")
 SITE = re.compile(r"^python\d+(\.\d+)?$")
 FIX = (
     "give a wheel, a folder of wheels, an environment (with lib/python3.*/site-packages), an OCI layout, an image "
-    "archive (docker save), docker-daemon:NAME:TAG, or a lock (uv.lock)"
+    "archive (docker save), docker-daemon:NAME:TAG, a lock (uv.lock), or manifests (Kubernetes or compose YAML, submit "
+    "files, batch scripts, docker lines)"
 )
 
 

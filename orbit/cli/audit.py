@@ -2,7 +2,8 @@
 
 TARGET is a wheel, a folder of wheels, an installed environment (a prefix, a virtual environment, a conda environment or
 a site-packages folder), an OCI layout, an image archive (docker save or OCI tar), docker-daemon:NAME:TAG, podman:NAME,
-or a lock (uv.lock). "orbit audit explain [RULE]" prints the page of a rule, "orbit audit diff A B" what changed between
+a lock (uv.lock), or manifests: Kubernetes or compose YAML, submit files, batch scripts, docker lines, or a folder of
+them. "orbit audit explain [RULE]" prints the page of a rule, "orbit audit diff A B" what changed between
 two targets or two saved JSON reports. Needs no GPU and no CUDA toolkit. Exit status 0 when clean, 1 with findings, 2
 when a target is none of these, 3 when a tool (docker) is missing.
 """
@@ -26,6 +27,8 @@ MAX_UID = 2**32 - 2
 """Linux user ids; the number above means nobody in particular to the kernel."""
 FORMATS = ("text", "json", "sarif", "junit", "html")
 LEVELS = ("error", "warning", "note", "never")
+AUDITED = (".whl", ".lock", ".tar", ".tgz", ".zst", ".gz")
+"""Ends of names of files that are never manifests; they may be large."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--wheels", action="append", metavar="DIR", help="lock: folder of wheels that need not be asked for; repeatable"
     )
     parser.add_argument("--offline", action="store_true", help="lock: ask no server about its wheels")
+    parser.add_argument("--ray-version", metavar="VERSION", help="manifests: Ray's version in the images they name")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text, on stderr)")
     parser.add_argument("--output", metavar="FILE", help="write the result there instead of to stdout")
     parser.add_argument(
@@ -84,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         return _explain(args.targets[1:])
     if args.targets[:1] == ["diff"]:
         return _diff(args)
-    report = _audit(args.targets, _options(args))
+    report = _audit(args.targets, _options(args), args.ray_version)
     _write(args, report)
     if report.unread:
         return ExitCode.USAGE
@@ -97,6 +101,7 @@ def _options(args: argparse.Namespace) -> Options:
     from orbit.audit.run import Options
     from orbit.core.store import cache_root
     from orbit.errors import InputError
+    from orbit.launch.lint.rules import RULES as LINT_RULES
     from orbit.profile.model import load_profile
 
     if not 0 <= args.uid <= MAX_UID:
@@ -108,7 +113,7 @@ def _options(args: argparse.Namespace) -> Options:
         if written and not Path(written).absolute().parent.is_dir():
             raise InputError(f"{written}: no folder to write it into", fix="make the folder, or name another file")
     for name in (*(args.rule or ()), *(args.skip or ())):
-        if name not in RULE_IDS:
+        if name not in RULE_IDS and name not in LINT_RULES:
             raise InputError(f"no rule named {name!r}", fix='"orbit audit explain" lists the rules')
     profile = load_profile(args.profile)
     if args.gpu:
@@ -118,7 +123,7 @@ def _options(args: argparse.Namespace) -> Options:
     return Options(
         profile,
         uid=args.uid,
-        rules=frozenset(args.rule or RULE_IDS) - frozenset(args.skip or ()),
+        rules=frozenset(args.rule or (*RULE_IDS, *LINT_RULES)) - frozenset(args.skip or ()),
         deep=args.deep,
         cache=None if args.hash else cache_root() / "facts",
         expectations=tuple(Path(name) for name in args.expectations or ()),
@@ -130,14 +135,60 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _audit(specs: list[str], options: Options) -> AuditReport:
+def _audit(specs: list[str], options: Options, ray_version: str | None = None) -> AuditReport:
+    """Manifests are judged by the lint, everything else by the audit; one report, in the order of ``specs``."""
     from orbit.audit.run import audit_targets
     from orbit.audit.targets import detect
     from orbit.errors import InputError
 
     if not specs:
         raise InputError("no target given", fix="orbit audit TARGET... (see orbit audit --help)")
-    return audit_targets([detect(spec) for spec in specs], options, _progress())
+    manifests = [spec for spec in specs if _is_manifests(spec)]
+    report = audit_targets([detect(spec) for spec in specs if spec not in manifests], options, _progress())
+    return _with_manifests(report, specs, manifests, options, ray_version) if manifests else report
+
+
+def _is_manifests(spec: str) -> bool:
+    """Whether a target is a manifest or a folder of them, and nothing that the audit itself knows."""
+    from orbit.audit.targets import detect
+    from orbit.errors import InputError
+
+    path = Path(spec)
+    if path.suffix in AUDITED or not path.exists():
+        return False
+    try:
+        detect(spec)
+    except InputError:
+        from orbit.launch.lint.run import is_manifest, manifests_in
+
+        return path.is_file() and is_manifest(path) if not path.is_dir() else bool(manifests_in(path))
+    return False
+
+
+def _with_manifests(
+    report: AuditReport, specs: list[str], manifests: list[str], options: Options, ray_version: str | None
+) -> AuditReport:
+    import msgspec
+
+    from orbit.audit.known.policy import load_policy
+    from orbit.core.findings import Skipped
+    from orbit.errors import InputError
+    from orbit.launch.lint.known import known_image
+    from orbit.launch.lint.report import lint_target
+
+    policy = load_policy(options.profile, uid=options.uid, today=options.today, extra=options.expectations)
+    known = known_image(ray_version or "")
+    found, unread = {item.target: [item] for item in report.reports}, list(report.unread)
+    for spec in dict.fromkeys(manifests):
+        try:
+            found[spec] = [lint_target(spec, policy, known, options.rules)]
+        except InputError as error:
+            if len(specs) == 1:
+                raise
+            unread.append(Skipped(what=spec, reason=str(error)))
+    others = [item for item in report.reports if item.target not in specs]
+    ordered = [item for spec in dict.fromkeys(specs) for item in found.get(spec, [])]
+    return msgspec.structs.replace(report, reports=(*ordered, *others), unread=tuple(unread))
 
 
 def _progress() -> Progress:
@@ -194,7 +245,12 @@ def _explain(rules: list[str]) -> int:
     from orbit.errors import ExitCode
 
     look = _terminal(sys.stdout)
-    sys.stdout.write("\n".join(explain(rule, **look) for rule in rules) if rules else list_rules())
+    if rules:
+        sys.stdout.write("\n".join(explain(rule, **look) for rule in rules))
+    else:
+        from orbit.launch.lint.run import rule_list
+
+        sys.stdout.write("\n".join((list_rules().rstrip(), "", "manifests", *rule_list(), "")))
     return ExitCode.OK
 
 

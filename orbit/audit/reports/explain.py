@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import textwrap
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ def rule_page(rule: str) -> str:
         return ""
     path = data_file("docs", "rules", f"{rule}.md")
     return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+@functools.cache
+def title_of(rule: str) -> str:
+    """What holds when a rule is silent; for one that is not the audit's own the first words of its page."""
+    return TITLES.get(rule) or " ".join(sections(rule_page(rule))[""].split())
 
 
 def sections(page: str) -> dict[str, str]:

@@ -18,6 +18,10 @@ COUNTS = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
 """Numbers that stand alone in a message: how many, never which."""
 
 
+LINE = re.compile(r"^(\S+):([1-9]\d{0,8})(?: |$)")
+"""How a subject begins that is a place in a text: ``deploy/job.yaml:12 Job/train``."""
+
+
 class TargetCoverage(Record, frozen=True, kw_only=True):
     """Containers of one file by what one target would load of them."""
 
@@ -122,7 +126,7 @@ class TargetReport(Record, frozen=True, kw_only=True):
     target: str
     """What was audited."""
     kind: str
-    """``environment``, ``image``, ``wheels`` or ``lock``."""
+    """``environment``, ``image``, ``wheels``, ``lock`` or ``manifests``."""
     profile: str
     uid: int
     """The user whose access was judged."""
@@ -185,12 +189,13 @@ class AuditReport(Record, frozen=True, kw_only=True):
 def identities(findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """A name for each finding that stays when only its counts change: what SARIF and a comparison know it by.
 
-    Made of rule, subject and the message without its numbers; equal ones are told apart by their order.
+    Made of rule, subject without its line and message without its numbers; equal ones are told apart by their order.
     """
     seen: dict[str, int] = {}
     names: list[str] = []
     for finding in findings:
-        text = "\0".join((finding.rule, finding.subject, COUNTS.sub("#", finding.message)))
+        subject = LINE.sub(r"\1 ", finding.subject)
+        text = "\0".join((finding.rule, subject, COUNTS.sub("#", finding.message)))
         key = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
         seen[key] = seen.get(key, 0) + 1
         names.append(f"{key}:{seen[key]}")

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from orbit.audit.reports.explain import title_of
 from orbit.audit.reports.report import COUNTS, LibraryCoverage, TargetCoverage, TargetReport
-from orbit.audit.rules import TITLES
 from orbit.audit.rules.coverage import arch_coverage
 from orbit.core.findings import Finding, Severity
 
@@ -77,7 +77,7 @@ def causes(report: TargetReport) -> tuple[Cause, ...]:
         shape = COUNTS.sub("#", finding.message)
         groups[waived, finding.severity, finding.rule, "" if waived else finding.fix, shape].append(finding)
     made = [
-        Cause(rule, TITLES.get(rule, ""), severity, waived, fix, tuple(found))
+        Cause(rule, title_of(rule), severity, waived, fix, tuple(found))
         for (waived, severity, rule, fix, _shape), found in groups.items()
     ]
     return tuple(sorted(made, key=lambda cause: (cause.waived, WEIGHT[cause.severity], order[cause.rule])))

@@ -9,8 +9,7 @@ import pytest
 
 from orbit.audit.reports import explain as module
 from orbit.audit.reports.explain import explain, list_rules, rule_page, sections
-from orbit.audit.reports.view import TITLES
-from orbit.audit.rules import RULES
+from orbit.audit.rules import RULES, TITLES
 from orbit.core.paths import data_root
 from orbit.errors import InputError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orbit.audit.reports.view import TITLES, actions, causes, coverage_state, plural, tally, visible
-from orbit.audit.rules import RULES
+from orbit.audit.reports.view import actions, causes, coverage_state, plural, tally, visible
+from orbit.audit.rules import RULES, TITLES
 from orbit.core.amounts import format_bytes
 from orbit.core.findings import Finding, Severity
 from tests.audit.written_reports import COVERAGE, HOSTILE, finding, full_report, report

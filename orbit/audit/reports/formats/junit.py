@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from orbit.audit.reports.explain import title_of
 from orbit.audit.reports.report import AuditReport, TargetReport
-from orbit.audit.rules import TITLES
 from orbit.core.findings import Finding
 from orbit.core.junit import Case, Failure, Suite, to_xml
 
@@ -49,7 +49,7 @@ def _case(group: str, rule: str, findings: list[Finding]) -> Case:
     )
     rest = [_text(finding) for finding in findings if not finding.fatal]
     if not rest and not fatal:
-        rest = [TITLES.get(rule, "nothing found")]
+        rest = [title_of(rule) or "nothing found"]
     return Case(group=group, name=rule, failures=failures, output="\n".join(rest))
 
 

@@ -12,10 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from orbit.audit.reports.explain import rule_page, sections
-from orbit.audit.reports.report import AuditReport, TargetReport, identities
+from orbit.audit.reports.explain import rule_page, sections, title_of
+from orbit.audit.reports.report import LINE, AuditReport, TargetReport, identities
 from orbit.audit.reports.view import WEIGHT, visible
-from orbit.audit.rules import TITLES
 from orbit.core.findings import Finding, Severity, Skipped
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -96,7 +95,7 @@ def _rule(name: str, findings: tuple[Finding, ...]) -> Json:
     """
     severities = [finding.severity for finding in findings if finding.rule == name]
     level = min(severities, key=WEIGHT.__getitem__) if severities else Severity.WARNING
-    title = TITLES.get(name, "")
+    title = title_of(name)
     page = rule_page(name)
     made: Json = {
         "id": visible(name),
@@ -119,7 +118,10 @@ def _plain(markdown: str) -> str:
 def _result(finding: Finding, key: str, index: dict[str, int]) -> Json:
     evidence = [f"{name}: {value}" for name, value in finding.evidence.items() if value]
     text = f"{finding.subject}: {finding.message}" + (f"\nfix: {finding.fix}" if finding.fix else "")
-    physical: Json = {"artifactLocation": {"uri": location(finding.subject), "uriBaseId": BASE}}
+    file, line = place(finding.subject)
+    physical: Json = {"artifactLocation": {"uri": location(file), "uriBaseId": BASE}}
+    if line:
+        physical["region"] = {"startLine": line}
     return {
         "ruleId": visible(finding.rule),
         "ruleIndex": index[finding.rule],
@@ -147,6 +149,12 @@ def _notification(item: Skipped, index: dict[str, int]) -> Json:
     if item.what in index:
         made["associatedRule"] = {"id": visible(item.what), "index": index[item.what]}
     return made
+
+
+def place(subject: str) -> tuple[str, int]:
+    """The file and the line of a subject ``file:line ...``; the subject as it is, and 0, for every other."""
+    match = LINE.match(subject)
+    return (match[1], int(match[2])) if match else (subject, 0)
 
 
 def location(subject: str) -> str:
