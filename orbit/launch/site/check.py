@@ -231,6 +231,12 @@ def _environment(site: Site) -> Iterator[Problem]:
             yield f"{key} and storage.scratch are two places for one thing", "remove the variable"
 
 
+def paths_at_fault(path: str) -> str:
+    """Why ``path`` can be no mount of a site, neither on the node nor in a container; empty when it can."""
+    found = [*_host_path("host", path), *_container_path("container", path)]
+    return found[0][0].partition(" = ")[2] if found else ""
+
+
 def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
     """The mount that the container path ``path`` lies in; the innermost of several, None when there is none."""
     inside = [mount for mount in mounts if _is_below(path, mount.container)]
