@@ -13,7 +13,6 @@ from orbit.launch.fingerprint.model import Fingerprint, must_agree
 from orbit.launch.preflight.model import NodeReport, State
 from orbit.launch.preflight.ranges import compress, ranks_of
 
-
 MOST_NAMES = 200
 """Characters of host names in one sentence."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
