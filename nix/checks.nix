@@ -34,7 +34,8 @@ in
 
   lint = check "lint" [ development ] ''
     ruff check --no-cache
-    ruff format --no-cache --check
+    # pages show code as people read it
+    ruff format --no-cache --check --exclude "*.md"
     mypy --cache-dir=$TMPDIR/mypy
   '';
 
