@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +54,11 @@ class Machine:
         )
 
 
-def only(checks: object, name: str) -> Check:
+def only(checks: Iterable[Check], name: str) -> Check:
     """The one check of that name."""
-    found = [check for check in checks if check.name == name]  # type: ignore[attr-defined]
-    assert len(found) == 1, [check.name for check in checks]  # type: ignore[attr-defined]
+    there = list(checks)
+    found = [check for check in there if check.name == name]
+    assert len(found) == 1, [check.name for check in there]
     assert found[0].state is not State.FAILED or found[0].fix, "a failed check says what to do"
     return found[0]
 

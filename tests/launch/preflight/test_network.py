@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbit.launch.preflight import interfaces
@@ -191,7 +192,7 @@ def adapter(machine: Machine, *, node: bool = True, state: str = "4: ACTIVE", gi
 def test_rdma_that_cannot_be_used(tmp_path: Path, values: dict[str, str], word: str) -> None:
     found = read_rdma(adapter(Machine(tmp_path), **values).root)  # type: ignore[arg-type]
     for wanted, state in (("none", State.SKIPPED), ("wanted", State.WARNING), ("required", State.FAILED)):
-        check = only(judge_rdma(found, Demand(rdma=wanted)), "rdma")
+        check = only(judge_rdma(found, msgspec.convert({"rdma": wanted}, Demand)), "rdma")
         assert check.state is state
         assert wanted == "none" or word in check.message
 

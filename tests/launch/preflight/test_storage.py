@@ -152,7 +152,7 @@ def test_the_program_itself(
 def test_room_by_bytes_and_by_percent() -> None:
     few = judge("scratch-room", demand=Demand(scratch_gib=20), changes={"/s": {"free": GIB}})
     assert (few.state, few.message) == (State.FAILED, "/s has 1 GiB free, 20 GiB are needed")
-    big = {"total": 9000 * GIB, "free": 440 * GIB}  # plenty, and still an error for Ray
+    big: dict[str, object] = {"total": 9000 * GIB, "free": 440 * GIB}  # plenty, and still an error for Ray
     full = judge("scratch-room", demand=Demand(scratch_gib=20), changes={"/s": big})
     assert full.state is State.FAILED
     assert "95.1 % full, Ray stops at 95 % (440 GiB are free)" in full.message
