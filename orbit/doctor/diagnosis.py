@@ -12,6 +12,8 @@ from orbit.doctor.catalog import Certainty, Symptom
 from orbit.doctor.scan import Hit
 
 SCHEMA = "orbit.doctor/1"
+AUDIT = "audit: "
+"""Begins the source of what the audit saw."""
 MOST_EVIDENCE = 6
 MOST_FIXES = 6
 
@@ -79,9 +81,9 @@ def rank(
 ) -> tuple[Cause, ...]:
     """The causes found, the one to look at first at the front.
 
-    Order: what nothing else found explains; then how sure it is; then what is seen on the machine before what a text
-    says; then the earlier line of the text; then how much the matching pattern says; then the name. What follows from a
-    cause stands directly behind it.
+    Order: what nothing else found explains; then how sure it is; then what is seen on the machine, in the files of the
+    environment, or said by a text; then the earlier line of the text; then how much the matching pattern says; then the
+    name. What follows from a cause stands directly behind it.
     """
     by_symptom: dict[str, list[Sighting]] = {}
     for sighting in sightings:
@@ -91,10 +93,10 @@ def rank(
     found = [name for name in catalog if name in by_symptom or name in by_text]
     causes = {name: _cause(catalog[name], by_symptom.get(name, []), by_text.get(name)) for name in found}
 
-    def key(name: str) -> tuple[int, bool, int, int, str]:
+    def key(name: str) -> tuple[int, int, int, int, str]:
         cause, hit = causes[name], by_text.get(name)
         sure = list(Certainty).index(cause.certainty)
-        return sure, name not in by_symptom, cause.line, -hit.weight if hit else 0, name
+        return sure, _how(by_symptom.get(name, [])), cause.line, -hit.weight if hit else 0, name
 
     order = sorted(found, key=key)
     parents = {name: next((each for each in order if each in catalog[name].after), "") for name in order}
@@ -103,6 +105,11 @@ def rank(
         if not parents[name]:
             _place(name, order, parents, placed)
     return tuple(_with_reason(causes[name], parents[name], order, by_symptom) for name in placed)
+
+
+def _how(sightings: list[Sighting]) -> int:
+    """0: seen on the machine, 1: in the files of the environment, 2: said by a text."""
+    return min((int(each.source.startswith(AUDIT)) for each in sightings), default=2)
 
 
 def _restated(symptom: Symptom, hit: Hit, hits: Mapping[str, Hit]) -> bool:
@@ -143,7 +150,7 @@ def _with_reason(cause: Cause, parent: str, order: list[str], seen: Mapping[str,
     elif len(order) == 1:
         why = "nothing else was found"
     else:
-        how = "seen on this machine" if cause.symptom in seen else f"first named in line {cause.line}"
+        how = "seen here" if cause.symptom in seen else f"first named in line {cause.line}"
         why = f"{SURE[cause.certainty]}; {how}; nothing else that was found causes it"
     return msgspec.structs.replace(cause, follows_from=parent, why_here=why)
 

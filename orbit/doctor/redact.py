@@ -11,7 +11,11 @@ REDACTED = "[redacted]"
 USERINFO = re.compile(r"://[^/\s@:]{1,200}(?::[^/\s@]{0,200})?@")
 HOME = re.compile(r"/(home|Users|lustre/home|scratch|users)/(?!USER\b)[^/\s:'\"]{1,64}")
 ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d\.)")
-ADDRESS6 = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F:]{1,30}(?![\w:])")
+ADDRESS6 = re.compile(
+    r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){5,7}[0-9a-fA-F]{1,4}"
+    r"|(?:[0-9a-fA-F]{1,4}:){1,6}(?::[0-9a-fA-F]{1,4}){1,6}|(?:[0-9a-fA-F]{1,4}:){1,6}:)(?![\w:])"
+)
+"""Also those of network cards. Times have three groups and no empty one."""
 HERE = ("::1", "127.0.0.1", "0.0.0.0", "255.255.255.255")  # noqa: S104 - addresses that say nothing
 ASSIGNED = re.compile(
     r"(?i)\b([\w-]{0,40}(?:token|secret|password|passwd|api[_-]?key|credential|authorization)[\w-]{0,20})([\"']?\s{0,3}[=:]\s{0,3})"
@@ -20,6 +24,7 @@ ASSIGNED = re.compile(
 NAMES = re.compile(r"(?i)token|secret|passw|api_?key|credential|cookie|private|_auth\b|_key\b")
 HARMLESS_ENDS = ("_FILE", "_PATH", "_DIR", "_MODE")
 """Variables of these names say where a secret is, or how it is used."""
+MOST_VALUE = 1000
 MIN_NAME = 3
 """Shorter names of users and hosts would hit words."""
 
@@ -50,7 +55,9 @@ class Redactor:
 
     def variables(self, values: Mapping[str, str]) -> dict[str, str]:
         """Variables: what their name or their form calls a secret is gone, the rest is text."""
-        return {name: REDACTED if _hides(name, value) else self.text(value) for name, value in values.items()}
+        return {
+            name: REDACTED if _hides(name, value) else self.text(value[:MOST_VALUE]) for name, value in values.items()
+        }
 
     def tree(self, value: object) -> object:
         """Plain data (what JSON has): every string in it, and every key."""

@@ -36,11 +36,12 @@ def make_report(diagnosis: Diagnosis, facts: Facts, redactor: Redactor) -> dict[
     """Plain data, redacted."""
     plain: dict[str, Any] = msgspec.json.decode(canonical(facts))
     variables = redactor.variables(plain.pop("variables", {}))
+    packages = (plain.get("prefix") or {}).pop("packages", {})  # a version of four numbers is no address
     return {
         "schema": SCHEMA,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "diagnosis": redactor.tree(msgspec.json.decode(canonical(diagnosis))),
-        "facts": {**_object(redactor.tree(plain)), "variables": variables},
+        "facts": {**_object(redactor.tree(plain)), "variables": variables, "packages": packages},
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from orbit.core.findings import Finding, Severity
 from orbit.doctor.catalog import Certainty, Symptom
 from orbit.doctor.detect import DETECTORS
-from orbit.doctor.diagnosis import Sighting
+from orbit.doctor.diagnosis import AUDIT, Sighting
 from orbit.doctor.facts import Facts
 from orbit.launch.preflight.model import Check, State
 
@@ -15,7 +15,7 @@ ANY = "*"
 """In ``checks`` of a symptom: every check that no other symptom names."""
 CERTAINTY: Mapping[Severity, Certainty] = {
     Severity.ERROR: Certainty.CERTAIN,
-    Severity.WARNING: Certainty.LIKELY,
+    Severity.WARNING: Certainty.POSSIBLE,
     Severity.NOTE: Certainty.POSSIBLE,
 }
 
@@ -85,10 +85,16 @@ def _audited(finding: Finding, catalog: Mapping[str, Symptom]) -> Iterator[Sight
         yield Sighting(
             symptom=name,
             message=f"{finding.subject}: {finding.message}",
-            certainty=CERTAINTY[finding.severity] if len(names) == 1 else Certainty.LIKELY,
-            source=f"audit: {finding.rule}",
+            certainty=_sure(finding, len(names)),
+            source=f"{AUDIT}{finding.rule}",
             fix=finding.fix,
         )
+
+
+def _sure(finding: Finding, num_symptoms: int) -> Certainty:
+    """A rule that is evidence for several symptoms proves none of them."""
+    sure = CERTAINTY[finding.severity]
+    return Certainty.LIKELY if sure is Certainty.CERTAIN and num_symptoms > 1 else sure
 
 
 def unnamed(findings: Sequence[Finding], catalog: Mapping[str, Symptom]) -> int:

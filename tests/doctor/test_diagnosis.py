@@ -62,6 +62,11 @@ def test_what_is_seen_here_comes_before_what_a_text_says() -> None:
     assert order(catalog, hit("a-a", 1), sightings=(Sighting(symptom="b-b", message="m"),)) == ["b-b", "a-a"]
 
 
+def test_what_runs_here_comes_before_what_lies_in_files() -> None:
+    seen = (Sighting(symptom="a-a", message="m", source="audit: run-path"), Sighting(symptom="b-b", message="m"))
+    assert order(made("a-a", "b-b", "c-c"), hit("c-c", 1), sightings=seen) == ["b-b", "a-a", "c-c"]
+
+
 def test_the_order_does_not_depend_on_how_things_came() -> None:
     catalog = made("a-a", "b-b", certainty=Certainty.LIKELY) | made("c-c", after=("a-a",)) | made("d-d")
     hits = [hit("a-a", 5), hit("b-b", 5), hit("c-c", 2), hit("d-d", 7)]

@@ -24,6 +24,9 @@ REDACTOR = Redactor(user=NAME, hosts=("gpu-node7.example.org", "gpu-node7"))
         ("/scratch/bob123/run", "bob123"),
         ("connect to 10.12.13.14:6379 refused", "10.12.13.14"),
         ("fe80:0:0:0:1234:5678:9abc:def0 is up", "9abc"),
+        ("eth0 fd00::2, fe80::1ff:fe23:4567:890a", "fd00::2"),
+        ("link fe80::1ff:fe23:4567:890a", "890a"),
+        ("ether 02:42:ac:11:00:02", "ac:11"),
         ("on gpu-node7.example.org and gpu-node7", "node7"),
     ],
 )
@@ -40,6 +43,8 @@ def test_secrets_names_and_addresses_are_gone(text: str, gone: str) -> None:
         "sha256:3b1f",
         "/tmp/orbit-1000/cache/0123456789ab/H200",
         "580.65.06",
+        "2026-12-01 02:00:00 c10::Error in at::native",
+        "PCI 0000:3b:00.0",
     ],
 )
 def test_what_says_nothing_about_anybody_stays(text: str) -> None:

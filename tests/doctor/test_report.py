@@ -21,7 +21,7 @@ FACTS = Facts(
         "HOME": f"/home/{NAME}",
     },
     prefix=Prefix(path=f"/home/{NAME}/env", site=f"/home/{NAME}/env/lib/python3.12/site-packages",
-                  num_dangling=2, dangling=("a", "b"), packages={"torch": "2.11.0"}),
+                  num_dangling=2, dangling=("a", "b"), packages={"torch": "2.11.0", "nvidia-cublas": "13.4.1.1"}),
     processes=(Process(pid=7, parent=1, state="R", name="ray::Actor", age_s=60),),
     ray=(RayAddress(source="RAY_ADDRESS", address="10.9.8.7:6379", answer="refused"),),
 )  # fmt: skip
@@ -36,6 +36,7 @@ def test_no_secret_is_in_it_and_the_facts_are(tmp_path: Path, name: str) -> None
     assert [secret for secret in SECRETS if secret in text] == []
     assert "dangling-links" in text or "shell of links" in text
     assert "torch" in text
+    assert "13.4.1.1" in text
     assert "ip-1" in text
     assert path.stat().st_mode & 0o077 == 0
 

@@ -64,6 +64,8 @@ def test_a_finding_is_each_symptom_of_its_rule() -> None:
         ("ptx-only", Certainty.LIKELY),
     ]
     assert found[0].message == "torch: broken"
+    (warned,) = sightings_of(Facts(findings=(finding("dangling-link", Severity.WARNING),)), CATALOG)
+    assert warned.certainty is Certainty.POSSIBLE
 
 
 def test_notes_and_unknown_rules_are_counted_apart() -> None:
