@@ -58,11 +58,15 @@ def run_node(kind: str, devices: int, *, limit_s: float, group_s: float, burn_in
     local = devices if kind == "cuda" else 2
     beside = aside(functools.partial(run_child, kind, TASKS[kind], limit_s=limit_s))
     group = Group(local=local, backend="nccl" if kind == "cuda" else "gloo")
-    ring = aside(functools.partial(run_group, group, limit_s=group_s)) if local > 1 else None
+    stop = Stop()
+    ring = aside(functools.partial(run_group, group, limit_s=group_s, stop=stop)) if local > 1 else None
     try:
         found = list(beside.value(limit_s + GRACE_S))
     except LateError as late:
         found = [Answer(task=TORCH, problem=str(late), seconds=limit_s)]
+    except BaseException:
+        stop.now()
+        raise
     if ring is not None:
         try:
             found.append(ring.value(group_s + GRACE_S))
@@ -99,10 +103,10 @@ def run_child(kind: str, tasks: Sequence[str], *, limit_s: float, burn_in_s: flo
     return (*answers, *(Answer(task=task, problem=reason) for task, reason in zip(lost, reasons, strict=True)))
 
 
-def run_group(group: Group, *, limit_s: float) -> Answer:
-    """All ranks of this node; of several nodes each runs its own, and they meet at ``group.meet``."""
+def run_group(group: Group, *, limit_s: float, stop: Stop | None = None) -> Answer:
+    """All ranks of this node; each node runs its own, and they meet at ``group.meet``. ``stop`` ends them."""
     began = time.monotonic()
-    stop = Stop()
+    stop = stop or Stop()
     with tempfile.TemporaryDirectory(prefix="ring-") as folder:
         meet = group.meet or f"file://{folder}/meet"
         ranks = [

@@ -36,6 +36,7 @@ class Times(Record, frozen=True, kw_only=True):
     driver_s: float
     fabric_s: float
     fabric_every_s: float
+    fingerprint_s: float
     stack_s: float
     group_s: float
     burn_in_s: float

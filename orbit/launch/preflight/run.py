@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from orbit.errors import OrbitError
 from orbit.launch.fingerprint.model import Fingerprint
 from orbit.launch.preflight import gpu_tests
 from orbit.launch.preflight.aside import Answer, LateError, aside
@@ -31,7 +32,7 @@ from orbit.launch.preflight.processors import judge_processors, read_processors
 from orbit.launch.preflight.proxy import judge_proxy
 from orbit.launch.preflight.rdma import judge_rdma, read_rdma
 from orbit.launch.preflight.rules import Rules, load_rules
-from orbit.launch.preflight.say import failed, skipped
+from orbit.launch.preflight.say import failed, passed, skipped
 from orbit.launch.preflight.stack_checks import judge_answers, measured_of
 from orbit.launch.preflight.storage import GRACE_S, Places, Tried, find_places, judge_storage, try_folders
 from orbit.smoke.machine import started_now
@@ -110,6 +111,7 @@ def check_node(
     checks += _files(beside, places, lambda tried: judge_storage(places, tried, mounts, demand, rules), rules)
     tests, extra = _devices(beside, demand, rules, env, prefix or Path(sys.prefix), devices=devices, cpu=cpu)
     checks += extra
+    one, told = _fingerprint(beside, rules)
     taken = _or_none(beside.taken, 0.0)
     measured = Measured(
         **measured_of(tests),
@@ -126,9 +128,9 @@ def check_node(
         started=started,
         seconds=round(time.monotonic() - began, 3),
         demand=demand,
-        checks=tuple(checks),
+        checks=(*checks, *told),
         measured=measured,
-        fingerprint=_or_none(beside.fingerprint, rules.times.driver_s) if beside.fingerprint else None,
+        fingerprint=one,
     )
 
 
@@ -189,6 +191,21 @@ def _files(
     except LateError as late:
         tried = {each: Tried(folder=each, problem=f"{each}: {late}", error="ETIMEDOUT") for each in places.all}
     yield from judge(tried)
+
+
+def _fingerprint(beside: Beside, rules: Rules) -> tuple[Fingerprint | None, list[Check]]:
+    """What runs here, and ``fingerprint``: it says so when that cannot be told."""
+    name, fix = "fingerprint", "orbit fingerprint --loaded says more; orbit doctor --explain knows common causes"
+    if beside.fingerprint is None:
+        return None, [skipped(name, "it was not asked for: orbit fingerprint")]
+    try:
+        one = beside.fingerprint.value(rules.times.fingerprint_s)
+    except LateError as late:
+        return None, [failed(name, f"what runs here cannot be told: {late}", fix)]
+    except (OrbitError, OSError) as error:
+        text = " ".join(getattr(error, "what", str(error)).split())
+        return None, [failed(name, f"what runs here cannot be told: {text}", getattr(error, "fix", "") or fix)]
+    return one, [passed(name, f"{one.agreed[:12]}, with {len(one.libraries)} libraries", agreed=one.agreed)]
 
 
 def _network(beside: Beside, rules: Rules) -> Network | None:

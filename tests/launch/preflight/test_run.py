@@ -14,6 +14,7 @@ import pytest
 from orbit.audit.reports.report import json_schema
 from orbit.core.paths import data_root
 from orbit.core.records import canonical
+from orbit.errors import CheckFailed
 from orbit.launch.fingerprint.model import Fingerprint
 from orbit.launch.preflight import gpu_tests, handles, run
 from orbit.launch.preflight.aside import LateError, aside
@@ -77,7 +78,18 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
 
 def test_the_fingerprint_is_made_beside_the_rest() -> None:
     one = Fingerprint(interpreter="3.12")
-    assert check_node(Demand(), rank=0, host="n", fingerprint=lambda: one).fingerprint == one
+    found = check_node(Demand(), rank=0, host="n", fingerprint=lambda: one)
+    assert found.fingerprint == one
+    assert only(found.checks, "fingerprint").found == {"agreed": one.agreed}
+
+
+def test_a_stack_that_does_not_load_makes_a_node_unfit() -> None:
+    def fails() -> Fingerprint:
+        raise CheckFailed("import torch: libcudnn.so.9: cannot open shared object file", fix="look there")
+
+    check = only(check_node(Demand(), rank=0, host="n", fingerprint=fails).checks, "fingerprint")
+    assert (check.state, check.fix) == (State.FAILED, "look there")
+    assert "libcudnn.so.9" in check.message
 
 
 def test_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ Skipped where torch is not installed. With GPUs: tests/gpu/preflight_truth.py.
 
 from __future__ import annotations
 
+import functools
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here; tests/gpu/preflight_truth.py needs it, too")
 
+from orbit.launch.preflight.across import check_across  # noqa: E402 - after the skip
+from orbit.launch.preflight.aside import aside  # noqa: E402 - after the skip
 from orbit.launch.preflight.gpu_tests import Group, run_group, run_node  # noqa: E402 - after the skip
+from orbit.launch.preflight.model import Demand, State  # noqa: E402 - after the skip
 from orbit.launch.preflight.stack import child, devices, load, ring, sharing  # noqa: E402 - after the skip
 
 CPU = torch.device("cpu")
@@ -84,6 +89,18 @@ def test_the_sum_is_that_of_all_ranks(world: int) -> None:
 def test_a_rank_alone_ends() -> None:
     found = run_group(Group(local=1, nodes=2, node=1, meet="tcp://127.0.0.1:9", backend="gloo"), limit_s=5)
     assert found.problem
+
+
+def test_two_nodes_add_up() -> None:
+    """Two nodes of two processes each, that meet by address and port as the nodes of a job do."""
+    with socket.socket() as asking:
+        asking.bind(("127.0.0.1", 0))
+        port = asking.getsockname()[1]
+    where = {"address": "127.0.0.1", "port": port, "nodes": 2, "cpu": True}
+    nodes = [aside(functools.partial(check_across, Demand(), node=node, **where)) for node in range(2)]
+    checks = [node.value(400) for node in nodes]
+    assert [check.state for check in checks] == [State.PASSED, State.PASSED], checks
+    assert checks[1].found["ranks"] == "4"
 
 
 def test_which_network(tmp_path: Path) -> None:
