@@ -283,7 +283,8 @@ class First:
         self._put(_CommandEnded(await ended(child)))
 
     async def _end_command(self, child: Any, reason: Outcome) -> Outcome:
-        """The command is asked to end; its own status stays its own, but nothing that was cut short is a success."""
+        """The command is asked to end. Told to by the scheduler, its status is the job's; after a failure the job's is
+        that of the failure, for a command that was cut short may well end with 0."""
         told = self.here.signals.first
         reached = ask_to_end(child)
         self.here.say.step(f"{reason.reason}: SIGTERM to the command (process {', '.join(map(str, reached))})")
@@ -296,7 +297,7 @@ class First:
         late = "" if in_time else f"; the command did not end within {format_seconds(seconds)} and was killed"
         if told is not None:
             return Outcome(status if in_time else told.status, reason.reason + late, failed=not in_time)
-        return Outcome(status or reason.status, reason.reason + late)
+        return Outcome(reason.status, f"{reason.reason}{late or f'; the command ended with status {status}'}")
 
     def _ending(self, rank: int, event: _Event) -> Outcome | None:
         """Why the command must end now; None: it goes on."""

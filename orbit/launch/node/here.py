@@ -178,9 +178,14 @@ class Here:
         )
         prefix, loaded = Path(sys.prefix), bool(order.gpus)
         identity = functools.partial(take, prefix, loaded=loaded)
-        several = order.nodes > 1
         work = functools.partial(
-            check_node, demand, rank=self.rank, host=self.host, several=several, fingerprint=identity
+            check_node,
+            demand,
+            rank=self.rank,
+            host=self.host,
+            env={**self.env, "RAY_TMPDIR": str(self.folder.short.parent)},
+            several=order.nodes > 1,
+            fingerprint=identity,
         )
         return await self._beside(work)
 

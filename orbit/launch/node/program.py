@@ -10,7 +10,6 @@ from pathlib import Path
 
 from orbit.core.console import Console
 from orbit.core.guard import GUARD
-from orbit.errors import InputError
 from orbit.launch.node.first import First
 from orbit.launch.node.here import Here, Outcome, Signals
 from orbit.launch.node.logs import keep_logs, log_place
@@ -92,7 +91,11 @@ def _sessions(folder: Path) -> list[Path]:
 def check_order(order: Order, env: Mapping[str, str]) -> dict[str, str]:
     """What ``--dry-run`` says: what this node would do. Raises what :func:`run_node` would before the job begins."""
     if order.join:
-        raise InputError("--join is not served by this version", fix="leave it out: the node program starts Ray itself")
+        return {
+            "job": order.name,
+            "joins": f"the Ray cluster at {order.join}, once {order.nodes} node(s) are in it",
+            "command": " ".join(order.command),
+        }
     rank = rank_of(order, env)
     head = host_of(order, env) if rank else ""
     return {
