@@ -50,9 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, print, and tell the result by the status."""
+    import functools
+    import os
     import socket
     import sys
 
+    from orbit.launch.fingerprint.take import own_prefix, take
     from orbit.launch.preflight.model import NodeReport
     from orbit.launch.preflight.run import check_node
 
@@ -62,8 +65,15 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(json_schema(NodeReport).decode())
         return ExitCode.OK
     demand = demand_of(args)
+    prefix, devices = own_prefix(os.environ), args.stack or args.burn_in
     report = check_node(
-        demand, rank=args.rank, host=socket.gethostname(), devices=args.stack or args.burn_in, cpu=args.cpu
+        demand,
+        rank=args.rank,
+        host=socket.gethostname(),
+        prefix=prefix,
+        devices=devices,
+        cpu=args.cpu,
+        fingerprint=functools.partial(take, prefix, loaded=devices and not args.cpu),
     )
     if args.json:
         print_json(report)

@@ -7,6 +7,7 @@ import functools
 import ipaddress
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ SIOCGIFADDR = 0x8915
 NAMED_BY = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BRIDGES = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc")
 DNS_PORT = 53
+AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ def read_network(root: Path, head: str, limit_s: float) -> Network:
     """Ask for this host's name and the first node's, both at once, and for the way to it; at most ``limit_s``."""
     own = socket.gethostname()
     asked = [
-        (name, aside(functools.partial(resolve, name))) for name in dict.fromkeys([own, *([head] if head else [])])
+        (name, aside(functools.partial(resolve, name, limit_s - AGAIN_S)))
+        for name in dict.fromkeys([own, *([head] if head else [])])
     ]
     names = [_value(answer, name, limit_s) for name, answer in asked]
     first = next((name for name in names if name.name == head), None) if head else None
@@ -68,12 +71,18 @@ def read_network(root: Path, head: str, limit_s: float) -> Network:
     )  # fmt: skip
 
 
-def resolve(name: str) -> Name:
-    """Addresses of a name. Blocks as long as the resolver likes."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        return Name(name=name, problem=error.strerror or str(error), late=error.errno == socket.EAI_AGAIN)
+def resolve(name: str, patience_s: float = 0.0) -> Name:
+    """Addresses of a name. Blocks as long as the resolver likes; one that fails for now is asked again meanwhile."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            break
+        except (OSError, UnicodeError) as error:
+            again = getattr(error, "errno", None) == socket.EAI_AGAIN
+            if not again or time.monotonic() + AGAIN_S > until:
+                return Name(name=name, problem=getattr(error, "strerror", None) or str(error), late=again)
+            time.sleep(AGAIN_S)
     return Name(name=name, addresses=tuple(dict.fromkeys(str(each[4][0]) for each in found)))
 
 

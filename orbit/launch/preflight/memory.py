@@ -66,7 +66,7 @@ def judge_memory(memory: Memory, demand: Demand, limits: Limits) -> Iterator[Che
     """``shared-memory``, ``memory`` and ``object-store``."""
     yield _shm(memory, demand, limits)
     yield _main(memory, demand)
-    yield _store(memory, limits)
+    yield _store(memory, demand, limits)
 
 
 def object_store_bytes(memory: Memory, limits: Limits, *, shm_share: float = 0.9) -> int:
@@ -118,16 +118,16 @@ def _main(memory: Memory, demand: Demand) -> Check:
     return passed(name, f"{whose} {size(memory.usable)}", **found)
 
 
-def _store(memory: Memory, limits: Limits) -> Check:
+def _store(memory: Memory, demand: Demand, limits: Limits) -> Check:
+    """An error where the job asks for shared memory at all; a program that starts no Ray needs no store."""
     name, store = "object-store", object_store_bytes(memory, limits)
     if store < limits.object_store_mib * MIB:
-        return failed(
-            name,
+        text = (
             f"{size(max(store, 0))} are left for Ray's object store, {limits.object_store_mib} MiB are the least: "
-            f"{size(memory.shm_free or 0)} free in {SHM}, {size(memory.usable)} of memory",
-            SHM_FIX.format(gib=16),
-            store_bytes=store,
+            f"{size(memory.shm_free or 0)} free in {SHM}, {size(memory.usable)} of memory"
         )
+        judge = failed if demand.shm_gib else warned
+        return judge(name, text, SHM_FIX.format(gib=demand.shm_gib or 16), store_bytes=store)
     return passed(name, f"an object store of {size(store)} fits {SHM} and memory", store_bytes=store)
 
 

@@ -69,7 +69,9 @@ def test_shared_memory_larger_than_the_memory_limit() -> None:
 def test_the_object_store_fits_both() -> None:
     assert object_store_bytes(memory(limit=8 * GIB, shm_free=2 * GIB), RULES.limits) == int(2 * GIB * 0.9)
     assert object_store_bytes(memory(limit=8 * GIB), RULES.limits) == int(8 * GIB * 0.3)
-    check = only(judge_memory(memory(shm_free=64 << 20), Demand(), RULES.limits), "object-store")
+    little = memory(shm_free=64 << 20)
+    assert only(judge_memory(little, Demand(), RULES.limits), "object-store").state is State.WARNING
+    check = only(judge_memory(little, Demand(shm_gib=16), RULES.limits), "object-store")
     assert check.state is State.FAILED
     assert "75 MiB are the least" in check.message
 

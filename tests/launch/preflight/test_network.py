@@ -59,13 +59,32 @@ def test_a_head_that_is_not_there_yet_is_waited_for_and_a_broken_resolver_is_not
 
 
 def test_a_resolver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interfaces, "resolve", lambda _name: time.sleep(600))
+    monkeypatch.setattr(interfaces, "resolve", lambda _name, _patience: time.sleep(600))
     began = time.monotonic()
     found = read_network(Path("/"), "head.example", 0.3)
     assert time.monotonic() - began < 30
     assert found.own.late
     assert found.head is not None
     assert found.head.late
+
+
+def test_a_resolver_that_fails_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [True, False]
+
+    def ask(name: str, *_args: object, **_more: object) -> list[tuple[object, ...]]:
+        if left.pop(0):
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(0, 0, 0, "", ("10.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    monkeypatch.setattr(interfaces, "AGAIN_S", 0.01)
+    assert interfaces.resolve("n0", 5.0).addresses == ("10.0.0.1",)
+    left[:] = [True] * 3
+    assert interfaces.resolve("n0").late
+
+
+def test_a_name_that_is_none() -> None:
+    assert interfaces.resolve("a" * 300).problem
 
 
 def test_the_way_to_a_real_place() -> None:
