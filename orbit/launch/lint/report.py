@@ -10,6 +10,7 @@ from orbit.audit.evaluate import waive
 from orbit.audit.facts import printable
 from orbit.audit.known.policy import Policy
 from orbit.audit.reports.report import TargetReport
+from orbit.audit.run import without_collector
 from orbit.core.findings import Finding, Skipped
 from orbit.launch.lint.known import Known
 from orbit.launch.lint.rules import RULES
@@ -22,7 +23,8 @@ def lint_target(target: str, policy: Policy, known: Known, rules: frozenset[str]
     """Judge a manifest or a folder of them. Raises :class:`orbit.errors.InputError` when it is neither."""
     began = time.monotonic()
     path = Path(target)
-    linted = lint_files((path,), known, rules=rules, base=path if path.is_dir() else None)
+    with without_collector():
+        linted = lint_files((path,), known, rules=rules, base=path if path.is_dir() else None)
     return report_of(target, linted, policy, rules, seconds=time.monotonic() - began)
 
 

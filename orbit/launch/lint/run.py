@@ -16,7 +16,7 @@ from orbit.launch.lint.facts import Manifest
 from orbit.launch.lint.known import Known
 from orbit.launch.lint.read.manifest import MAX_BYTES, form_of, read_manifest
 from orbit.launch.lint.rules import RULES
-from orbit.launch.lint.rules.clear_secret import is_secret_name, secret_shapes
+from orbit.launch.lint.rules.clear_secret import hide, is_secret_name
 
 FIX = "give Kubernetes or compose YAML, a submit file, a batch script, or a script with docker lines"
 HEAD_BYTES = 1 << 16
@@ -183,11 +183,11 @@ def _hidden(finding: Finding, values: Sequence[str]) -> Finding:
     def clean(text: str) -> str:
         for value in values:
             text = text.replace(value, HIDDEN)
-        return secret_shapes().sub(HIDDEN, text)
+        return hide(text, HIDDEN)
 
     return msgspec.structs.replace(
         finding,
-        subject=clean(finding.subject),
+        subject=hide(finding.subject, HIDDEN),  # a file may be called like a weak password
         message=clean(finding.message),
         evidence={key: clean(value) for key, value in finding.evidence.items()},
     )

@@ -20,7 +20,7 @@ INLINE = re.compile(
     r"""["']?apiVersion["']?[ \t]*:[^\n]*["']?kind["']?[ \t]*:|["']?kind["']?[ \t]*:[^\n]*["']?apiVersion"""
 )
 SERVICES = re.compile(r"^[\"']?services[\"']?[ \t]*:", re.MULTILINE)
-SERVICE = re.compile(r"^[ \t]+[\"']?(image|build|extends|command)[\"']?[ \t]*:", re.MULTILINE)
+SERVICE = re.compile(r"^[ \t]+(?:[^#\n]*[{,][ \t]*)?[\"']?(image|build|extends|command)[\"']?[ \t]*:", re.MULTILINE)
 SBATCH = re.compile(r"^#SBATCH[ \t]+-", re.MULTILINE)
 QUEUE = re.compile(r"^[ \t]*queue\b(?![ \t]*[:=(.])", re.MULTILINE | re.IGNORECASE)
 SUBMIT = re.compile(

@@ -7,6 +7,7 @@ inside of what it names) ends the reading with an error, so whoever walks the tr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
@@ -17,6 +18,10 @@ NODES = 500_000
 MERGED = 100_000
 """Keys that merging (``<<``) may write into maps, in all."""
 DUPLICATE = "duplicate-key"
+STARTS = frozenset((yaml.MappingStartEvent, yaml.SequenceStartEvent))
+ENDS = frozenset((yaml.MappingEndEvent, yaml.SequenceEndEvent))
+BLOCK = frozenset(("|", ">"))
+NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 class TreeError(Exception):
@@ -31,7 +36,7 @@ class TreeError(Exception):
 class Node:
     """A map, a list, a scalar, or nothing; asking any of them for what it does not have gives nothing."""
 
-    __slots__ = ("entries", "is_map", "is_open", "is_text", "items", "line", "text", "weight")
+    __slots__ = ("entries", "is_map", "is_open", "is_plain", "items", "line", "text", "weight")
 
     def __init__(self, line: int, *, is_map: bool = False) -> None:
         self.line = line
@@ -44,11 +49,17 @@ class Node:
         self.items: list[Node] = []
         self.text: str | None = None
         """Of a scalar; None also for an empty one (``key:``)."""
-        self.is_text = True
-        """Of a scalar: quoted, or a word that YAML reads as a string."""
+        self.is_plain = False
+        """Of a scalar: neither quoted nor tagged."""
 
     def __bool__(self) -> bool:
         return self is not NOTHING
+
+    @property
+    def is_text(self) -> bool:
+        """Of a scalar: quoted, or a word that YAML reads as a string. ``1:30`` is a number to PyYAML alone."""
+        value = self.text or ""
+        return not self.is_plain or ":" in value or not _resolve(value).endswith((":int", ":float", ":bool"))
 
     def at(self, *path: str) -> Node:
         """What lies at ``path`` below this map."""
@@ -92,16 +103,18 @@ class _Builder:
     def documents(self, text: str) -> Iterator[Node]:
         """The top node of each document."""
         stack: list[tuple[Node, str | None]] = []
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+        loader = yaml.CSafeLoader(text)
+        while (event := loader.get_event()) is not None:
+            kind = type(event)
+            if kind in ENDS:
                 self._close(stack)
                 continue
-            if isinstance(event, yaml.DocumentStartEvent):
-                self.anchors.clear()
-            if not isinstance(event, yaml.NodeEvent):
+            if kind not in STARTS and kind is not yaml.ScalarEvent and kind is not yaml.AliasEvent:
+                if kind is yaml.DocumentStartEvent:
+                    self.anchors.clear()
                 continue
             line = event.start_mark.line + 1 if event.start_mark else 0
-            node = self._node(event, line)
+            node = self._node(event, kind, line)
             self.count += 1
             if self.count > NODES or len(stack) > DEPTH:
                 raise TreeError("nested or filled as no manifest is", line)
@@ -109,21 +122,26 @@ class _Builder:
                 self._put(stack, node, line)
             else:
                 yield node
-            if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            if kind in STARTS:
                 node.is_open = True
                 stack.append((node, None))
 
-    def _node(self, event: yaml.NodeEvent, line: int) -> Node:
-        if isinstance(event, yaml.AliasEvent):
-            node = self.anchors.get(event.anchor or "")
-            if node is None or node.is_open:
-                what = "names what it is in" if node else "has no anchor before it"
+    def _node(self, event: Any, kind: type, line: int) -> Node:
+        if kind is yaml.AliasEvent:
+            found = self.anchors.get(event.anchor)
+            if found is None or found.is_open:
+                what = "names what it is in" if found else "has no anchor before it"
                 raise TreeError(f"*{event.anchor} {what}", line)
-            return node
-        if isinstance(event, yaml.ScalarEvent):
-            node = _scalar(event)
-        else:
-            node = Node(line, is_map=isinstance(event, yaml.MappingStartEvent))
+            return found
+        node = Node(line, is_map=kind is yaml.MappingStartEvent)
+        if kind is yaml.ScalarEvent:
+            node.text = event.value
+            if event.style in BLOCK:
+                node.line += 1
+            elif not event.style and event.implicit[0]:
+                node.is_plain = True
+                if event.value in NULLS:
+                    node.text = None
         if event.anchor:
             self.anchors[event.anchor] = node
         return node
@@ -166,18 +184,6 @@ def _weigh(parent: Node, child: Node) -> None:
     parent.weight += child.weight
     if parent.weight > NODES:
         raise TreeError("its aliases unfold to more than any manifest holds", parent.line)
-
-
-def _scalar(event: yaml.ScalarEvent) -> Node:
-    start = event.start_mark.line if event.start_mark else 0
-    node = Node(start + (2 if event.style in ("|", ">") else 1))
-    if event.style is not None:
-        node.text = event.value
-        return node
-    tag = _resolve(event.value) if event.implicit[0] else ""
-    node.text = None if tag.endswith(":null") else event.value
-    node.is_text = tag.endswith(":str") or not tag
-    return node
 
 
 def _resolve(value: str) -> str:

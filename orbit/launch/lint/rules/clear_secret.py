@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from orbit.audit.models.settings import load_settings
 from orbit.core.findings import Finding
@@ -27,15 +28,30 @@ SHORT = 12
 """Characters: less is a password of an example more often than one that opens something."""
 
 
+class Shape(NamedTuple):
+    """What a value of one kind looks like."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    needs: str
+    """Every such value has this in it; a text without it need not be searched."""
+
+
 @functools.cache
-def secret_shapes() -> re.Pattern[str]:
-    """One expression for every value that is known by its shape."""
-    parts = [f"(?P<s{place}>{_uncaptured(text)})" for place, text in enumerate(load_settings().secret_values.values())]
-    return re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(parts) + ")")
+def secret_shapes() -> tuple[Shape, ...]:
+    """Every kind of value that is known by its shape."""
+    return tuple(
+        Shape(kind, re.compile(rf"(?<![A-Za-z0-9_-])(?:{expression})"), "://" if "://" in expression else "")
+        for kind, expression in load_settings().secret_values.items()
+    )
 
 
-def _uncaptured(expression: str) -> str:
-    return re.sub(r"(?<!\\)\((?!\?)", "(?:", expression)
+def hide(text: str, instead: str) -> str:
+    """``text`` with every value of a known shape replaced."""
+    for shape in secret_shapes():
+        if shape.needs in text:
+            text = shape.pattern.sub(instead, text)
+    return text
 
 
 @functools.cache
@@ -52,15 +68,11 @@ def is_secret_name(name: str) -> bool:
 def check(manifest: Manifest, _known: Known) -> Iterator[Finding]:
     """Values of a known shape anywhere in the text; variables and flags that are called like secrets."""
     lines: set[int] = set()
-    kinds = list(load_settings().secret_values)
-    for match in secret_shapes().finditer(manifest.text):
-        line = manifest.text.count("\n", 0, match.start()) + 1
-        if line in lines or PLACEHOLDER.search(match[0]):
-            continue
-        lines.add(line)
-        kind = kinds[int((match.lastgroup or "s0")[1:])]
-        message = f"{kind} stands in clear text: whoever reads the file, the object or the job's description has it"
-        yield finding_at(ID, ERROR, manifest, line, "", message, FIX)
+    for line, kind in _shown(manifest.text):
+        if line not in lines:
+            lines.add(line)
+            message = f"{kind} stands in clear text: whoever reads the file, the object or the job's description has it"
+            yield finding_at(ID, ERROR, manifest, line, "", message, FIX)
     for workload, pod, container in manifest.seats():
         for env in (*container.env, *_flags(container_commands(container))):
             if env.line in lines or env.value is None or not is_secret_name(env.name):
@@ -77,6 +89,14 @@ def check(manifest: Manifest, _known: Known) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _shown(text: str) -> Iterator[tuple[int, str]]:
+    """Line and kind of each value of a known shape."""
+    for shape in secret_shapes():
+        for match in shape.pattern.finditer(text) if shape.needs in text else ():
+            if not PLACEHOLDER.search(match[0]):
+                yield text.count("\n", 0, match.start()) + 1, shape.kind
+
+
 def _flags(found: tuple[Command, ...]) -> Iterator[Env]:
     """``--token VALUE`` and ``--token=VALUE`` of the commands of a container, and assignments before them."""
     for command in found:
@@ -88,4 +108,4 @@ def _flags(found: tuple[Command, ...]) -> Iterator[Env]:
                 continue
             follow = command.words[place + 1].text if place + 1 < len(command.words) else ""
             value = match[2] if match[2] is not None else "" if follow.startswith("-") else follow
-            yield Env(match[1], value, word.line)
+            yield Env(match[1].replace("-", "_"), value, word.line)

@@ -44,6 +44,8 @@ def _missing(manifest: Manifest, workload: Workload, pod: Pod, container: Contai
     shm, name = container.shm, who(workload, pod, container)
     many = container.gpus >= 2
     if shm.kind == "default" or (shm.kind == "sized" and shm.size <= DEFAULT_SHM_BYTES):
+        if not many and manifest.form == "htcondor":
+            return
         if not (many or container.gpus == SOME or (container.gpus and trains(container)) or _starts_ray(container)):
             return
         severity = ERROR if many and manifest.form != "htcondor" else WARNING
