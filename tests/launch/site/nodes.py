@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
+from orbit.core.records import convert
 from orbit.launch.preflight.cgroup import Cgroup
 from orbit.launch.preflight.gpu_facts import Device, Driver
 from orbit.launch.preflight.handles import Taken
@@ -13,7 +15,11 @@ from orbit.launch.preflight.mounts import Mounted
 from orbit.launch.preflight.processors import Processors
 from orbit.launch.preflight.rdma import Adapter
 from orbit.launch.preflight.storage import Tried
+from orbit.launch.site.check import problems
 from orbit.launch.site.facts import NodeFacts
+from orbit.launch.site.model import Site
+from orbit.launch.site.probe import Probed, head
+from orbit.launch.site.text import render_site
 
 GIB = 1 << 30
 H100 = Device(name="NVIDIA H100 80GB HBM3", uuid="GPU-1", capability="9.0", memory=80 * GIB)
@@ -62,3 +68,16 @@ def node(**changed: Any) -> NodeFacts:
         "pyxis": "/etc/slurm/plugstack.conf",
     }
     return NodeFacts(**(plain | changed))
+
+
+def check_sound(found: Probed) -> Site:
+    """The site, which is sound, says the same as a file, and has a note for each value."""
+    assert found.contradictions == ()
+    text = render_site(found.site, found.notes, head=head(found))
+    assert convert(tomllib.loads(text), Site, "text") == found.site
+    assert problems(found.site) == ()
+    values = [line for line in text.splitlines() if " = " in line and not line.startswith("#")]
+    lines = text.splitlines()
+    bare = [line for line in values if "# " not in line and not lines[lines.index(line) - 1].startswith("# ")]
+    assert bare == []
+    return found.site
