@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -115,6 +117,27 @@ def test_a_process_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(storage, "PROBE", "dies")
     assert "status -6" in try_folders(["/a"], DISK, 30.0)["/a"].problem
+
+
+PRETEND = """
+#include <errno.h>
+int flock(int handle, int how) { (void)handle; (void)how; errno = CODE; return -1; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to make a file system without locks")
+@pytest.mark.parametrize(("code", "answer"), [("ENOSYS", "missing ENOSYS"), ("EWOULDBLOCK", "held")])
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, answer: str) -> None:
+    """As on Lustre without -o flock: the C library's flock fails, in the real program."""
+    source, library, folder = tmp_path / "pretend.c", tmp_path / "pretend.so", tmp_path / "f"
+    folder.mkdir()
+    source.write_text(PRETEND.replace("CODE", code))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    right = storage.own_python
+    monkeypatch.setattr(storage, "own_python", lambda name: ["env", f"LD_PRELOAD={library}", *right(name)])
+    found = try_folders([str(folder)], DISK, 30.0)[str(folder)]
+    assert (found.problem, found.flock, found.fcntl) == ("", answer, "works")
+    assert os.listdir(folder) == []
 
 
 def refusing(number: int) -> probe_files.Lock:
