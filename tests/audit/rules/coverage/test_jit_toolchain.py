@@ -9,13 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orbit.audit.evaluate import evaluate
 from orbit.audit.facts import Environment, ImageFacts, Layout
 from orbit.audit.installed.environment import read_environment
-from orbit.audit.known.policy import Policy
+from orbit.audit.known.policy import Policy, load_policy
 from orbit.audit.rules import RULES
 from orbit.core.console import Silent
 from orbit.core.findings import Finding, Severity
 from orbit.env.cuda_home import link_farm
+from orbit.profile.model import load_profile
 from tests.audit.known.test_jit import released
 from tests.audit.support import make_policy
 from tests.writers.elf import write_elf
@@ -306,3 +308,19 @@ def test_an_image_without_a_toolkit_fails(env: EnvironmentWriter) -> None:
     assert findings["CUDA_HOME"].fatal
     by_path = dataclasses.replace(image, variables={"PATH": "/usr/bin:/opt/orbit/bin:/opt/orbit/cuda/bin"})
     assert list(RULE.check(by_path, policy)) == []
+
+
+def test_the_wheels_of_cuda_12_make_a_toolkit_without_nvcc_and_their_profile_accepts_that(tmp_path: Path) -> None:
+    env = EnvironmentWriter(tmp_path / "e")
+    env.add("flashinfer-python", FLASHINFER_FILES)
+    env.add("nvidia-cuda-nvcc-cu12", {"nvidia/cuda_nvcc/bin/ptxas": released("12.8.93")})
+    env.add("nvidia-cuda-runtime-cu12", {"nvidia/cuda_runtime/include/cuda_runtime.h": b""})
+    link_farm(env.prefix / "lib/python3.12/site-packages", env.prefix / "cuda", relative=True)
+    policy = load_policy(load_profile("cu128"))
+    facts = read_environment(env.prefix, policy.profile, Silent())
+    assert "FLASHINFER_NVCC" not in facts.variables
+    (nvcc,) = (item for item in evaluate(facts, policy, [RULE]) if item.subject == "nvcc")
+    assert (nvcc.severity, bool(nvcc.waiver)) == (Severity.ERROR, True)
+    other = load_policy(load_profile("cu130"))
+    (nvcc,) = (item for item in evaluate(facts, other, [RULE]) if item.subject == "nvcc")
+    assert not nvcc.waiver
