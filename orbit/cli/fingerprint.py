@@ -37,11 +37,12 @@ def run(args: argparse.Namespace) -> int:
     """Take or compare, and print."""
     import sys
 
-    from orbit.audit.reports.report import json_schema
-    from orbit.launch.fingerprint.model import Fingerprint
     from orbit.launch.fingerprint.text import line, load, table
 
     if args.schema:
+        from orbit.audit.reports.report import json_schema
+        from orbit.launch.fingerprint.model import Fingerprint
+
         sys.stdout.write(json_schema(Fingerprint).decode())
         return 0
     if len(args.files) > 1 and (args.loaded or args.prefix):

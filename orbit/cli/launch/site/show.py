@@ -18,11 +18,12 @@ def run(args: argparse.Namespace) -> int:
     """Print."""
     import sys
 
-    from orbit.audit.reports.report import json_schema
     from orbit.launch.site.model import Site, read_site, site_names
     from orbit.launch.site.text import render_site
 
     if args.schema:
+        from orbit.audit.reports.report import json_schema
+
         sys.stdout.write(json_schema(Site).decode())
     elif args.site:
         site = read_site(args.site)
