@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--about", metavar="NAME", help="show one entry of the catalogue and end")
     parser.add_argument("--list", action="store_true", help="list all entries of the catalogue and end")
     parser.add_argument("--page", action="store_true", help="print the page docs/symptoms.md and end")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of the answer and end")
     add_profile_option(parser)
     add_json_option(parser)
 
@@ -43,6 +44,14 @@ def run(args: argparse.Namespace) -> int:
     """Look or explain, print, and say by the status whether anything was found."""
     from orbit.errors import ExitCode, InputError
 
+    if args.schema:
+        import sys
+
+        from orbit.audit.reports.report import json_schema
+        from orbit.doctor.diagnosis import Diagnosis
+
+        sys.stdout.write(json_schema(Diagnosis).decode())
+        return ExitCode.OK
     if args.about or args.list or args.page:
         return _catalog(args)
     if args.explain is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from orbit.doctor.scan import PIECE_BYTES, scan
 from orbit.doctor.sight import sightings_of, unnamed
 from orbit.errors import InputError
 
-LOG_NAMES = (".log", ".txt", ".out", ".err")
+LOG_NAMES = (".log", ".txt", ".out", ".err", ".gz")
 
 
 def diagnose(facts: Facts) -> Diagnosis:
@@ -57,7 +59,7 @@ def explain(text: str) -> Diagnosis:
 
 def _source(text: str) -> tuple[str, Iterator[bytes]]:
     if text == "-":
-        return "standard input", _read(sys.stdin.fileno())
+        return "standard input", _read(sys.stdin.fileno() if sys.stdin else 0)
     if "\n" not in text and len(os.fsencode(text)) < 4096 and os.path.exists(text):
         if stat.S_ISDIR(os.stat(text).st_mode):
             raise InputError(f"{text}: is a folder", fix="name a file of it")
@@ -68,8 +70,17 @@ def _source(text: str) -> tuple[str, Iterator[bytes]]:
 
 
 def _open(path: Path) -> Iterator[bytes]:
+    """A file, a pipe, or a log that was rotated and compressed."""
     with open(path, "rb") as file:
-        yield from _read(file.fileno())
+        if path.suffix != ".gz":
+            yield from _read(file.fileno())
+            return
+        try:
+            with gzip.open(file) as content:
+                while piece := content.read(PIECE_BYTES):
+                    yield piece
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: {error}", fix="a whole file of gzip, or the text itself") from None
 
 
 def _read(handle: int) -> Iterator[bytes]:

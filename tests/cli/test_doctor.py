@@ -6,9 +6,13 @@ import json
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from orbit.cli import main
+from orbit.core.findings import Skipped
+from orbit.core.paths import checkout_root
+from orbit.doctor.facts import Facts
 from tests.doctor.look.test_prefix import environment
 
 ERROR = "KeyError: 'getpwuid(): uid not found: 12345'"
@@ -60,6 +64,25 @@ def test_a_broken_environment_is_found_and_reported(
     report = (tmp_path / "report.json").read_text(encoding="utf-8")
     assert "dangling-links" in report
     assert "0123456789012345678901234567890123456789" not in report
+
+
+def test_the_schema_is_published_and_every_answer_keeps_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--schema"]) == 0
+    schema = capsys.readouterr().out
+    published = checkout_root() / "docs" / "schemas" / "doctor.json"
+    assert published.read_text(encoding="utf-8") == schema, "orbit doctor --schema > docs/schemas/doctor.json"
+    for arguments in (["--explain", ERROR], ["--explain", "all is well"], []):
+        main(["doctor", "--json", *arguments])
+        jsonschema.validate(json.loads(capsys.readouterr().out), json.loads(schema))
+
+
+def test_a_machine_where_nothing_can_be_looked_at_is_status_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = Facts(skipped=(Skipped(what="mounts", reason="Permission denied"),))
+    monkeypatch.setattr("orbit.doctor.look.gather.gather", lambda *_a, **_k: skipped)
+    assert main(["doctor"]) == 3
+    assert "not looked at: mounts: Permission denied" in capsys.readouterr().out
 
 
 def test_one_entry_and_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import threading
@@ -33,6 +34,16 @@ def test_a_text_a_file_a_pipe_and_standard_input(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
         diagnosis = explain("-")
     assert (diagnosis.asked, diagnosis.lines, diagnosis.causes[0].line) == ("standard input", 2, 2)
+
+
+def test_a_compressed_log_is_read_and_a_cut_one_is_told(tmp_path: Path) -> None:
+    whole = gzip.compress(b"x\n" * 9 + ERROR.encode())
+    (tmp_path / "a.log.gz").write_bytes(whole)
+    assert explain(str(tmp_path / "a.log.gz")).causes[0].line == 10
+    for name, content in (("cut.gz", whole[:-6]), ("text.gz", b"no gzip at all")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=name):
+            explain(str(tmp_path / name))
 
 
 def test_a_text_with_slashes_is_no_file() -> None:
