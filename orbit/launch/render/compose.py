@@ -78,7 +78,7 @@ def _document(plan: LaunchPlan) -> dict[str, Any]:
     several = plan.job.nodes > 1
     container = container_of(plan, owner=several, near=_hosts(plan))
     names = (*(("owner",) if several else ()), *plan.job.secrets)
-    made: dict[str, Any] = {"name": plan.name}
+    made: dict[str, Any] = {}
     made["services"] = {host: _service(plan, container, rank) for rank, host in enumerate(_hosts(plan))}
     made["networks"] = {"nodes": {"driver": "bridge"}}
     if names:

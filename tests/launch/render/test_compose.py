@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -15,7 +20,7 @@ from orbit.launch.node.options import parse
 from orbit.launch.plan import LaunchPlan
 from orbit.launch.render import render
 from orbit.launch.render.words import environment
-from tests.launch.render.golden import check_golden
+from tests.launch.render.golden import FOLDER, check_golden
 from tests.launch.render.plans import DIGEST, REPOSITORY, plan
 from tests.launch.render.scripts import check_shell, recorded, steady
 
@@ -100,3 +105,45 @@ def test_what_one_machine_does_not_have_is_refused(job: dict[str, Any], of_site:
     with pytest.raises(InputError, match=said) as caught:
         render(plan(nodes=2, of_site=of_site, **job), "compose")
     assert caught.value.fix
+
+
+def test_the_compose_files_are_what_the_specification_says() -> None:
+    name = os.environ.get("ORBIT_COMPOSE_SCHEMA", "")
+    if not name:
+        pytest.skip("ORBIT_COMPOSE_SCHEMA names no compose-spec.json")
+    schema = json.loads(Path(name).read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    for folder in sorted(FOLDER.glob("compose-*")):
+        found = yaml.safe_load((folder / "compose.yaml").read_text())
+        assert [error.message for error in validator.iter_errors(found)] == []
+        found["services"]["node-0"]["no_such_key"] = 1
+        assert list(validator.iter_errors(found))
+
+
+def test_compose_itself_reads_every_value_as_it_is_meant(tmp_path: Path) -> None:
+    """``config`` prints what compose understood, variables replaced; the old program is enough for that."""
+    client = shutil.which("docker")
+    plugin = client and subprocess.run([client, "compose", "version"], capture_output=True, check=False).returncode == 0
+    words = [client, "compose"] if client and plugin else [shutil.which("docker-compose")]
+    if words[0] is None:
+        pytest.skip("no compose is installed")
+    odd = 'it\'s $HOME ${X} $$,\n "x" \\ `id` #:{} \u00e4\u20ac'
+    made = plan(
+        nodes=2,
+        environment={"ODD": odd},
+        command=["/bin/x", odd],
+        secrets=["KEY"],
+        of_site={"user": {"policy": "caller"}},
+    )
+    (tmp_path / "compose.yaml").write_text(render(made, "compose")[1].text)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ORBIT_PRIVATE": "/private", "ORBIT_CALLER": "7:8"}
+    done = subprocess.run(
+        [*map(str, words), "-f", "compose.yaml", "config"], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = yaml.safe_load(done.stdout)
+    for service in found["services"].values():
+        assert service["environment"]["ODD"].replace("$$", "$") == odd
+        assert service["command"][-1].replace("$$", "$") == odd
+        assert service["user"] == "7:8"
+    assert found["secrets"]["KEY"]["file"] == "/private/KEY"
