@@ -18,6 +18,7 @@ from orbit.launch.preflight.visible import judge_visible
 GIVE = "docker: --gpus all; Kubernetes: nvidia.com/gpu and the runtimeClass; Slurm: --gres; Apptainer: --nv"
 SUFFIX = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 SAYS = {
+    34: "a stub for the linker is loaded in the place of libcuda (CUDA_ERROR_STUB_LIBRARY)",
     100: "no device can be used (CUDA_ERROR_NO_DEVICE)",
     101: "a device ordinal is not valid (CUDA_ERROR_INVALID_DEVICE)",
     46: "a device is not available, perhaps another process has it alone (CUDA_ERROR_DEVICE_UNAVAILABLE)",

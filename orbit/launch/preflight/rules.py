@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 from orbit.core.paths import data_file
 from orbit.core.records import Record, load_toml
@@ -67,6 +68,17 @@ class Xid(Record, frozen=True, kw_only=True):
     text: str
 
 
+class Setting(Record, frozen=True, kw_only=True):
+    """A variable that does harm when it comes along unnoticed."""
+
+    name: str
+    value: str
+    """Regular expression over the whole value."""
+    needs: Literal["", "gpus", "rdma"] = ""
+    """What the job must have for it to matter."""
+    text: str
+
+
 class Rules(Record, frozen=True, kw_only=True):
     """All of ``env/preflight.toml``."""
 
@@ -76,6 +88,7 @@ class Rules(Record, frozen=True, kw_only=True):
     files: Files
     drivers: tuple[DriverNeed, ...]
     xids: tuple[Xid, ...]
+    settings: tuple[Setting, ...]
 
     def need_of(self, cuda: str) -> DriverNeed | None:
         """What the CUDA release ``13.0`` needs; None when nothing is known of it."""

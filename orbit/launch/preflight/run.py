@@ -33,6 +33,7 @@ from orbit.launch.preflight.proxy import judge_proxy
 from orbit.launch.preflight.rdma import judge_rdma, read_rdma
 from orbit.launch.preflight.rules import Rules, load_rules
 from orbit.launch.preflight.say import failed, passed, skipped
+from orbit.launch.preflight.settings import judge_settings
 from orbit.launch.preflight.stack_checks import judge_answers, measured_of
 from orbit.launch.preflight.storage import GRACE_S, Places, Tried, find_places, judge_storage, try_folders
 from orbit.smoke.machine import started_now
@@ -97,6 +98,7 @@ def check_node(
         *judge_bounds(bounds, demand, rules.limits, env, rdma=bool(usable)),
         *judge_rdma(adapters, demand),
         *judge_ports(read_ports(root, demand.ports)),
+        *judge_settings(env, demand, rules),
     ]
     checks += _gathered("user", identity, rules.times.file_s, lambda found: judge_identity(found, demand, env))
     checks += _gathered("pidfd-getfd", beside.taken, rules.times.file_s, judge_handles)

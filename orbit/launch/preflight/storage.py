@@ -67,7 +67,9 @@ class Places:
 
 def find_places(demand: Demand, env: Mapping[str, str], uid: int) -> Places:
     """Which folders those are: what the job says, else what the entry point chose, else what it would choose."""
-    state = env.get("ORBIT_STATE") or f"/tmp/orbit-{uid}"  # noqa: S108 - as the entry point does
+    given = next((env[name] for name in ("_CONDOR_SCRATCH_DIR", "SLURM_TMPDIR") if env.get(name)), "")
+    default = os.path.join(given, ".orbit") if given else f"/tmp/orbit-{uid}"  # noqa: S108 - as the entry point does
+    state = env.get("ORBIT_STATE") or default
     scratch = demand.scratch or state
     sockets = env.get("RAY_TMPDIR") or env.get("TMPDIR") or scratch
     named = [v.name for v in load_contract().variables if "{cache}" in v.value or v.value.startswith("{state}/")]

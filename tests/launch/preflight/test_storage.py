@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from orbit.core.proc import own_python
 from orbit.launch.preflight import probe_files, storage
 from orbit.launch.preflight.model import Check, Demand, State
 from orbit.launch.preflight.mounts import Mounted, mount_of, read_mounts
@@ -133,8 +134,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder.mkdir()
     source.write_text(PRETEND.replace("CODE", code))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    right = storage.own_python
-    monkeypatch.setattr(storage, "own_python", lambda name: ["env", f"LD_PRELOAD={library}", *right(name)])
+    monkeypatch.setattr(storage, "own_python", lambda name: ["env", f"LD_PRELOAD={library}", *own_python(name)])
     found = try_folders([str(folder)], DISK, 30.0)[str(folder)]
     assert (found.problem, found.flock, found.fcntl) == ("", answer, "works")
     assert os.listdir(folder) == []
@@ -261,3 +261,6 @@ def test_places_come_from_the_contract() -> None:
     assert places.caches["TRITON_CACHE_DIR"] == "/st/cache/t"
     assert places.caches["XDG_CACHE_HOME"] == "/h/.cache"
     assert find_places(Demand(), {}, 7).scratch == "/tmp/orbit-7"
+    slot = {"_CONDOR_SCRATCH_DIR": "/var/lib/condor/execute/dir_1"}
+    assert find_places(Demand(), slot, 7).sockets == "/var/lib/condor/execute/dir_1/.orbit", "far too long for sockets"
+    assert find_places(Demand(scratch="/x"), slot, 7).scratch == "/x"
