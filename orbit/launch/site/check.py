@@ -23,6 +23,8 @@ VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 REPOSITORY = re.compile(r"^[a-z0-9]+(?:[._:/-][a-zA-Z0-9_.-]+)*$")
 PROXY = re.compile(r"^https?://[^/@:\s]+:[0-9]+/?$")
 SECRET = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE_KEY)", re.IGNORECASE)
+UNSPEAKABLE = re.compile(r"""[,:"'\\\x00-\x1f\x7f]""")
+"""No way to quote these in the mounts of docker, pyxis and Apptainer."""
 USER = "${USER}"
 PERSONAL = ("home", "Users", "root")
 """First part of paths that are one person's: below them only ``${USER}``'s own folder is the same for everybody."""
@@ -126,6 +128,8 @@ def _host_path(key: str, path: str) -> Iterator[Problem]:
         yield f"{key} = {path!r} has a variable", f"only {USER} is replaced there"
     if ".." in PurePosixPath(path).parts:
         yield f"{key} = {path!r} has a part '..'", "write the path without it"
+    if found := UNSPEAKABLE.search(path):
+        yield f"{key} = {path!r} has {found[0]!r}", "no mount can name it: use a link without that character"
     parts = path.replace(USER, "\0").split("/")[1:]
     if parts[0] == "root" or (parts[0] in PERSONAL and len(parts) > 1 and parts[1] and "\0" not in parts[1]):
         yield f"{key} = {path!r} is one person's", f"write {USER} for the name, or name a folder of the project"
@@ -136,6 +140,8 @@ def _container_path(key: str, path: str) -> Iterator[Problem]:
         yield f"{key} = {path!r} is not absolute", "an absolute path in the container, without '..'"
     elif path.rstrip("/") == "":
         yield f"{key} = '/' hides the image", "mount the folders that are needed, each at a path of its own"
+    elif found := UNSPEAKABLE.search(path):
+        yield f"{key} = {path!r} has {found[0]!r}", "no mount can name it: choose another path"
     elif "$" in path:
         yield f"{key} = {path!r} has a variable", f"{USER} is replaced in host paths only"
     elif taken := next((place for place in TAKEN if f"{path.rstrip('/')}/".startswith(f"{place}/")), ""):

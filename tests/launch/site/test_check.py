@@ -121,6 +121,8 @@ BROKEN: list[tuple[str, dict[str, Any], str, str]] = [
     ("slurm", {f"{M0}.host": "/home/ann/x"}, "storage.mounts[0].host", "one person's"),
     ("slurm", {f"{M0}.host": "/local/$HOME"}, "storage.mounts[0].host", "${USER}"),
     ("slurm", {f"{M0}.host": "/local/../x"}, "storage.mounts[0].host", "'..'"),
+    ("slurm", {f"{M0}.host": "/mnt/a:b"}, "storage.mounts[0].host", "':'"),
+    ("slurm", {f"{M0}.container": "/a,b"}, "storage.mounts[0].container", "','"),
     ("slurm", {f"{M0}.container": "scratch"}, "storage.mounts[0].container", "absolute"),
     ("slurm", {f"{M0}.container": "/"}, "storage.mounts[0].container", "hides the image"),
     ("slurm", {f"{M0}.container": "/opt/orbit/lib"}, "storage.mounts[0].container", "hides /opt/orbit"),
