@@ -58,13 +58,15 @@ class Symptom(Record, frozen=True, kw_only=True):
     patterns: tuple[str, ...] = ()
     untold: str = ""
     """Why no text names it; empty when there are patterns."""
-    detector: str = ""
-    """Function of :mod:`orbit.doctor.detect` that sees it on a machine or in an environment."""
+    detectors: tuple[str, ...] = ()
+    """Functions of :mod:`orbit.doctor.detect` that see it on a machine or in an environment."""
     rules: tuple[str, ...] = ()
     """Rules of the audit whose findings are this (``--deep``)."""
     checks: tuple[str, ...] = ()
     """Checks of the preflight whose failure is this: a name; ``name=failed`` or ``name=warning``; ``name=ENOSPC`` for
     what it found; ``name~words`` for words of its message; ``*`` for all that nobody names. The closest one counts."""
+    manifest: tuple[str, ...] = ()
+    """Rules of `orbit launch lint` that see it in a manifest, before anything runs."""
     unseen: str = ""
     """Why nothing sees it on a machine; empty when something does."""
     file: str = ""
@@ -75,7 +77,7 @@ class Symptom(Record, frozen=True, kw_only=True):
     @property
     def live(self) -> bool:
         """Whether something sees it on a machine or in an environment."""
-        return bool(self.detector or self.rules or self.checks)
+        return bool(self.detectors or self.rules or self.checks)
 
 
 class SymptomFile(Record, frozen=True, kw_only=True):

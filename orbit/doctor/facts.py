@@ -63,6 +63,17 @@ class Process(Record, frozen=True, kw_only=True):
     """How long it was watched in uninterruptible sleep without being run once."""
 
 
+class Loaded(Record, frozen=True, kw_only=True):
+    """The watched libraries that a running process has mapped."""
+
+    pid: int
+    name: str
+    libraries: tuple[str, ...]
+    """Paths, sorted."""
+    deleted: tuple[str, ...] = ()
+    """Those whose file is not there any more."""
+
+
 class Lock(Record, frozen=True, kw_only=True):
     """A file that is taken for a lock because it is there."""
 
@@ -113,6 +124,8 @@ class Facts(Record, frozen=True, kw_only=True):
     """Whether a CUDA toolkit would be found without CUDA_HOME (nvcc on PATH, /usr/local/cuda)."""
     cached: tuple[Cached, ...] = ()
     processes: tuple[Process, ...] = ()
+    loaded: tuple[Loaded, ...] = ()
+    """Of these processes, those that have loaded any library that is watched."""
     listening: tuple[int, ...] = ()
     """TCP ports."""
     locks: tuple[Lock, ...] = ()

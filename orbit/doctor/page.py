@@ -102,11 +102,12 @@ def _tables(catalog: Mapping[str, Symptom]) -> Iterator[str]:
 
 
 def _seen_by(symptom: Symptom) -> str:
-    ways = ["a look"] if symptom.detector else []
+    ways = ["a look"] if symptom.detectors else []
     checks = [re.split("[=~]", each)[0] for each in symptom.checks if each != "*"]
     ways += [f"preflight `{name}`" for name in dict.fromkeys(checks)]
     ways += ["any other check of the preflight"] if "*" in symptom.checks else []
     ways += [f"audit [{rule}](rules/{rule}.md)" for rule in symptom.rules]
+    ways += [f"lint [{rule}](rules/{rule}.md)" for rule in symptom.manifest]
     return ", ".join(ways) or "-"
 
 

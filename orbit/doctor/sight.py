@@ -24,8 +24,8 @@ def sightings_of(facts: Facts, catalog: Mapping[str, Symptom]) -> tuple[Sighting
     """Everything that is wrong by these facts, in order of the catalogue."""
     found: list[Sighting] = []
     for symptom in catalog.values():
-        if symptom.detector:
-            found += _detected(symptom, facts)
+        for name in symptom.detectors:
+            found += _detected(symptom.id, name, facts)
     for check in facts.checks:
         found += _checked(check, catalog)
     for finding in facts.findings:
@@ -33,11 +33,9 @@ def sightings_of(facts: Facts, catalog: Mapping[str, Symptom]) -> tuple[Sighting
     return tuple(found)
 
 
-def _detected(symptom: Symptom, facts: Facts) -> Iterator[Sighting]:
-    for seen in DETECTORS[symptom.detector](facts):
-        yield Sighting(
-            symptom=symptom.id, message=seen.message, certainty=seen.certainty, source=f"detector: {symptom.detector}"
-        )
+def _detected(symptom: str, name: str, facts: Facts) -> Iterator[Sighting]:
+    for seen in DETECTORS[name](facts):
+        yield Sighting(symptom=symptom, message=seen.message, certainty=seen.certainty, source=f"detector: {name}")
 
 
 def _checked(check: Check, catalog: Mapping[str, Symptom]) -> Iterator[Sighting]:

@@ -30,9 +30,12 @@ def render_symptom(symptom: Symptom, width: int) -> str:
     lines += _block("you see", symptom.sees, width)
     lines += _block("cause", symptom.cause, width)
     lines += _fixes(symptom.fix, width)
-    live = [f"detector {symptom.detector}"] if symptom.detector else []
+    live = [f"detector {name}" for name in symptom.detectors]
     live += [f"audit rule {rule}" for rule in symptom.rules] + [f"preflight check {check}" for check in symptom.checks]
-    lines += _block("seen by", ", ".join(live) or f"nothing: {symptom.unseen}", width)
+    live += [f"rule {rule} of orbit launch lint" for rule in symptom.manifest]
+    lines += _block("seen by", ", ".join(live) or "nothing", width)
+    if symptom.unseen:
+        lines += _block("not here", symptom.unseen, width)
     lines += _block(
         "text", f"{len(symptom.patterns)} patterns" if symptom.patterns else f"none: {symptom.untold}", width
     )

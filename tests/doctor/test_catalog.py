@@ -14,6 +14,7 @@ from orbit.doctor import catalog as module
 from orbit.doctor.catalog import LISTS, Symptom, load_catalog, patterns_of, problems
 from orbit.doctor.detect import DETECTORS
 from orbit.errors import InputError
+from orbit.launch.lint.rules import RULES as MANIFEST_RULES
 from orbit.release.gate.documents import COMMAND, bad_command
 
 GOOD = Symptom(
@@ -41,9 +42,10 @@ def test_every_known_failure_is_answered_for() -> None:
 
 def test_detectors_and_rules_exist_and_every_detector_is_used() -> None:
     catalog = load_catalog().values()
-    named = {symptom.detector for symptom in catalog if symptom.detector}
+    named = {name for symptom in catalog for name in symptom.detectors}
     assert named == set(DETECTORS)
     assert {rule for symptom in catalog for rule in symptom.rules} <= RULE_IDS
+    assert {rule for symptom in catalog for rule in symptom.manifest} <= MANIFEST_RULES.keys()
 
 
 def test_commands_in_the_catalogue_exist() -> None:
@@ -76,7 +78,7 @@ def test_a_command_that_is_not_there_would_be_seen() -> None:
         ([changed(untold="both")], "not both"),
         ([changed(patterns=())], "not both"),
         ([changed(unseen="")], "not both"),
-        ([changed(detector="x")], "not both"),
+        ([changed(detectors=("x",))], "not both"),
         ([changed(after=("nobody-here",))], "there is no nobody-here"),
         ([changed(lists=("toolchain:79",))], "there is no toolchain:79"),
         ([changed(lists=("other:1",))], "there is no other:1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 
-from orbit.doctor.detect import gpus, libraries, packages, running
+from orbit.doctor.detect import gpus, libraries, loaded, packages, running
 from orbit.doctor.detect.seen import Seen
 from orbit.doctor.facts import Facts
 
@@ -13,7 +13,7 @@ type Detector = Callable[[Facts], Iterator[Seen]]
 
 DETECTORS: Mapping[str, Detector] = {
     name: function
-    for module in (packages, libraries, gpus, running)
+    for module in (packages, libraries, loaded, gpus, running)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and not name.startswith("_")
 }

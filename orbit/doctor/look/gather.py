@@ -13,8 +13,9 @@ from typing import Any, Protocol
 from orbit.core.console import Progress
 from orbit.core.findings import Finding, Skipped
 from orbit.doctor.diagnosis import Look
-from orbit.doctor.facts import Devices, Facts, Prefix
+from orbit.doctor.facts import Devices, Facts, Prefix, Process
 from orbit.doctor.look import paths, system
+from orbit.doctor.look.mapped import read_loaded
 from orbit.doctor.look.node import node_checks
 from orbit.doctor.look.prefix import default_prefix, read_prefix
 from orbit.errors import OrbitError
@@ -90,6 +91,7 @@ def gather(
     if more:
         notes.skip("compile caches", f"there are more than {paths.MOST_LIBRARIES} libraries")
     uid = os.getuid()
+    processes: tuple[Process, ...] = notes.look("processes", lambda: system.read_processes(root, uid), ())
     values: dict[str, Any] = {
         "variables": {name: value for name, value in sorted(env.items()) if READ.match(name)},
         "prefix": here,
@@ -98,7 +100,8 @@ def gather(
         "shadows": paths.shadowing(env, here),
         "toolkit": paths.has_toolkit(env),
         "cached": cached,
-        "processes": notes.look("processes", lambda: system.read_processes(root, uid), ()),
+        "processes": processes,
+        "loaded": notes.look("loaded libraries", lambda: read_loaded(root, processes), ()),
         "listening": notes.look("ports", lambda: system.read_listening(root), ()),
         "locks": notes.look("locks", lambda: paths.read_locks(folders), ()),
         "devices": notes.look("GPUs (without the driver)", lambda: system.read_devices(root), Devices()),
