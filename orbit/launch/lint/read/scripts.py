@@ -138,6 +138,9 @@ def _directives(text: str) -> dict[str, Word]:
         place = 0
         while place < len(words):
             name, equals, value = words[place].text.partition("=")
+            if not name.startswith("-"):
+                place += 1
+                continue
             if (not equals and name in SHORT) or (
                 not equals and place + 1 < len(words) and words[place + 1].text[:1] != "-"
             ):

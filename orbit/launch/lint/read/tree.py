@@ -1,7 +1,7 @@
 """YAML as a tree with lines. Made of the parser's events: nothing is constructed, an alias is a pointer, not a copy.
 
-What no manifest has (nesting of a hundred, half a million nodes with aliases counted as what they stand for, an alias
-inside of what it names) ends the reading with an error, so whoever walks the tree is done in time.
+What no manifest has (nesting of a hundred, a quarter of a million nodes with aliases counted as what they stand for, an
+alias inside of what it names) ends the reading with an error, so whoever walks the tree is done in time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 from orbit.launch.lint.facts import Flaw, Word
 
 DEPTH = 100
-NODES = 500_000
+NODES = 250_000
 MERGED = 100_000
 """Keys that merging (``<<``) may write into maps, in all."""
 DUPLICATE = "duplicate-key"
@@ -146,10 +146,11 @@ class _Builder:
             self.anchors[event.anchor] = node
         return node
 
-    @staticmethod
-    def _close(stack: list[tuple[Node, str | None]]) -> None:
+    def _close(self, stack: list[tuple[Node, str | None]]) -> None:
         node, _key = stack.pop()
         node.is_open = False
+        if "<<" in node.entries:
+            self._merge(node, node.entries.pop("<<"))
         if stack:
             _weigh(stack[-1][0], node)
 
@@ -162,13 +163,9 @@ class _Builder:
             stack[-1] = parent, node.text if node.text is not None else ""
         else:
             stack[-1] = parent, None
-            if key == "<<":
-                self._merge(parent, node)
-            elif key in parent.entries and parent.entries[key].line >= parent.line:
+            if key in parent.entries:
                 self.flaws.append(Flaw(DUPLICATE, key, line))
-                parent.entries[key] = node
-            else:
-                parent.entries[key] = node
+            parent.entries[key] = node
 
     def _merge(self, parent: Node, node: Node) -> None:
         """``<<``: keys of other maps, weaker than the map's own."""

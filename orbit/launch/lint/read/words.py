@@ -33,6 +33,7 @@ ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
 REDIRECTIONS = frozenset((">", ">>", "<", "&>", "&>>", ">&", "<<<"))
 OPENING = frozenset(("if", "then", "else", "elif", "while", "until", "do", "!", "{", "time", "exec", "nohup", "sudo"))
 """Words that a command may follow."""
+MOST_HERES = 50
 MOST_WORDS = 4000
 """Words of one command that are carried on."""
 LONGEST = 4096
@@ -74,6 +75,8 @@ class _Parser:
         self.start = line
         self.skip = False
         self.heres: list[str] = []
+        self.endless: set[str] = set()
+        """Here-documents that do not end: not looked for again."""
         self.given: list[Word] | None = None
         """What ``set -- ...`` made of ``"$@"``; None: whatever the caller gives."""
         self.inner: list[tuple[str, int]] = []
@@ -202,8 +205,12 @@ class _Parser:
         return made[:MOST_WORDS]
 
     def _skip_heres(self, position: int) -> int:
-        for end in self.heres[:8]:
+        for end in self.heres:
+            if end in self.endless or len(self.endless) > MOST_HERES:
+                continue
             match = re.compile(rf"^[ \t]*{re.escape(end)}[ \t]*$", re.MULTILINE).search(self.text, position)
+            if match is None:
+                self.endless.add(end)
             stop = match.end() if match else position
             self.line += self.text.count("\n", position, stop)
             position = stop
