@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -56,6 +58,16 @@ def test_commands_in_the_catalogue_exist() -> None:
     assert len(shown) >= 60
     wrong = [f"{text.partition(chr(0))[0]}: {bad}" for text, line in shown if (bad := bad_command(parser, line))]
     assert wrong == []
+
+
+def test_whole_commands_can_be_typed() -> None:
+    """Those with arguments: placeholders stand for values. A command without any is only named."""
+    parser = build_parser()
+    lines = {line for symptom in load_catalog().values() for text in symptom.fix for line in commands_of(text)}
+    whole = sorted(line for line in lines if re.search(r" (?:[A-Z]|--)", line))
+    assert len(whole) >= 30
+    for line in whole:
+        parser.parse_args(shlex.split(line.replace("GIB", "8")))
 
 
 def commands_of(text: str) -> list[str]:
