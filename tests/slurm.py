@@ -1,10 +1,9 @@
-"""A Slurm of one node for tests: started here where Slurm is installed and root may start it, ended with the test."""
+"""A small Slurm for tests: started here where Slurm is installed and root may start it, ended with the test."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -24,13 +23,12 @@ SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge/socket
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 SlurmctldPort={first}
-SlurmdPort={second}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -41,17 +39,30 @@ MpiDefault=none
 KillWait=10
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4000 Gres=gpu:2 State=UNKNOWN
 PartitionName=p Nodes=ALL Default=YES PriorityTier=1 GraceTime=20 State=UP
 PartitionName=first Nodes=ALL PriorityTier=2 PreemptMode=OFF State=UP
 """
+NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs={cpus} RealMemory=4000 Gres=gpu:2 "
+    "State=UNKNOWN"
+)
 GPUS = "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"
 """Two devices that Slurm counts and hands out; nothing else about them is a GPU."""
 
 
+def one_node() -> contextlib.AbstractContextManager[dict[str, str]]:
+    """:func:`cluster` of one node, which has this machine's name."""
+    return cluster([socket.gethostname().split(".")[0]])
+
+
+def two_nodes() -> contextlib.AbstractContextManager[dict[str, str]]:
+    """:func:`cluster` of two nodes on this machine; their names are addresses, so that every program finds them."""
+    return cluster(["127.0.0.1", "127.0.0.2"])
+
+
 @contextlib.contextmanager
-def one_node() -> Iterator[dict[str, str]]:
-    """Variables with which Slurm's programs reach a cluster of one node with two devices of kind gpu.
+def cluster(names: list[str]) -> Iterator[dict[str, str]]:
+    """Variables with which Slurm's programs reach a cluster whose nodes have two devices of kind gpu each.
 
     Its partition ``first`` takes nodes from jobs of ``p``, which get SIGTERM and 20 s. Skips where it cannot be had.
     """
@@ -60,23 +71,25 @@ def one_node() -> Iterator[dict[str, str]]:
         pytest.skip(f"Slurm is not here: {', '.join(missing)}" if missing else "starting Slurm needs root")
     folder = Path(tempfile.mkdtemp(prefix="slurm"))
     try:
-        for name in ("munge", "state", "spool"):
+        for name in ("munge", "state"):
             (folder / name).mkdir()
         folder.chmod(0o755)
         (folder / "munge/key").write_bytes(os.urandom(1024))
         (folder / "munge/key").chmod(0o400)
-        text = CONFIG.format(
-            folder=folder, host=socket.gethostname().split(".")[0], cpus=os.cpu_count(),
-            first=free_port(), second=free_port(),
-        )  # fmt: skip
-        (folder / "slurm.conf").write_text(text)
+        host = socket.gethostname().split(".")[0]
+        lines = [
+            NODE.format(name=name, host=host, address=f"127.0.0.{place}", port=free_port(), cpus=os.cpu_count())
+            for place, name in enumerate(names, start=1)
+        ]
+        text = CONFIG.format(folder=folder, host=host, first=free_port())
+        (folder / "slurm.conf").write_text(text.replace("PartitionName", "\n".join(lines) + "\nPartitionName", 1))
         (folder / "gres.conf").write_text(GPUS)
-        start(folder, {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")})
+        start(folder, names, {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")})
         yield {"SLURM_CONF": str(folder / "slurm.conf")}
     finally:
-        for name in ("slurmd.pid", "slurmctld.pid", "munge/pid"):
-            if (folder / name).is_file():
-                end(int((folder / name).read_text()))
+        for path in (*folder.glob("slurmd-*.pid"), folder / "slurmctld.pid", folder / "munge/pid"):
+            if path.is_file():
+                end(int(path.read_text()))
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -87,23 +100,24 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def start(folder: Path, env: dict[str, str]) -> None:
-    """munged, slurmctld, slurmd; wait until the node is idle."""
+def start(folder: Path, names: list[str], env: dict[str, str]) -> None:
+    """munged, slurmctld, a slurmd for each node; wait until all are idle."""
     munge = {name: folder / "munge" / name for name in ("socket", "key", "pid", "log", "seed")}
     words = ["munged", "--force", *(f"--{name}-file={path}" for name, path in munge.items() if name != "socket")]
-    commands = [[*words, f"--socket={munge['socket']}"], ["slurmctld"], ["slurmd"]]
+    commands = [[*words, f"--socket={munge['socket']}"], ["slurmctld"], *(["slurmd", "-N", name] for name in names)]
     for command in commands:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
         if done.returncode != 0:
             pytest.skip(f"{command[0]} does not start here: {done.stderr.strip()[-200:]}")
     said = ""
     for _ in range(120):
-        done = subprocess.run(["sinfo", "--noheader", "-o", "%t"], env=env, capture_output=True, text=True, check=False)
-        said = done.stdout.strip()
-        if set(said.split()) == {"idle"}:
+        words = ["sinfo", "--noheader", "--Node", "--partition=p", "-o", "%t"]
+        said = subprocess.run(words, env=env, capture_output=True, text=True, check=False).stdout.strip()
+        if said.split() == ["idle"] * len(names):
             return
         time.sleep(0.5)
-    pytest.skip(f"the node does not come up: {said} {(folder / 'slurmd.log').read_text()[-300:]}")
+    logs = "".join(path.read_text()[-300:] for path in folder.glob("slurmd-*.log"))
+    pytest.skip(f"the nodes do not come up: {said} {logs}")
 
 
 def end(pid: int) -> None:
@@ -115,8 +129,3 @@ def end(pid: int) -> None:
             except ProcessLookupError:
                 return
             time.sleep(0.1)
-
-
-def open_files() -> int:
-    """How many files a job of this cluster may have open, at most: what this process may, who starts it."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -27,6 +27,8 @@ UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
+STEP = re.compile(r"\.\d+$")
+"""``7.0``; the batch script itself is ``7.batch``."""
 ASK_S = 60.0
 PAUSE_S = 0.5
 LATE_S = 15.0
@@ -141,14 +143,27 @@ class Slurm:
             return (
                 "cancelled before it started" if before.phase is Phase.WAITING else "ended at once (KillWait applies)"
             )
-        self._tell(ref, ["--signal=TERM"])
+        told = self._signal(ref)
         deadline = time.monotonic() + ref.grace_seconds + LATE_S
         while not self.status(ref).phase.ended:
             if time.monotonic() > deadline:
                 self._tell(ref, [])
                 return f"SIGTERM did not end it within {ref.grace_seconds} s; scancel was sent"
             time.sleep(PAUSE_S)
+            told = told or self._signal(ref)
         return "SIGTERM was sent, and it has ended"
+
+    def _signal(self, ref: JobRef) -> bool:
+        """SIGTERM to the steps, once there is one: before that it would reach nobody, and the job would go on."""
+        words = ["--noheader", "--steps", "--jobs", ref.id, "--format=%i"]
+        try:
+            steps = _ask("squeue", words, doing=f"looking for the steps of {ref.name}").split()
+        except InputError:  # it has ended in between
+            return False
+        if not any(STEP.search(step) for step in steps):
+            return False
+        self._tell(ref, ["--signal=TERM"])
+        return True
 
     def _tell(self, ref: JobRef, options: list[str]) -> None:
         """scancel; that the job ended in between is no error."""

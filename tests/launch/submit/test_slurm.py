@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from orbit.launch.submit.model import JobRef, Phase
 from orbit.launch.submit.slurm import Slurm, _code, _from_controller
 from tests.launch.render.scripts import steady
 from tests.launch.render.test_slurm import IMAGES, made
-from tests.slurm import one_node
+from tests.slurm import one_node, two_nodes
 
 NODE = """
 import msgspec, sys
@@ -79,7 +80,7 @@ class Place:
             "schema": 1,
             "name": "one",
             "scheduler": "slurm",
-            "nodes": {"gpus": 2, "gpu": "x", "cpus": 2, "memory_gib": 3},
+            "nodes": {"gpus": 2, "gpu": "x", "cpus": 2, "memory_gib": 3, "most": 2},
             "image": image,
         }
         (self.folder / "site.toml").write_text("".join(f"{key} = {toml(value)}\n" for key, value in site.items()))
@@ -218,6 +219,15 @@ def test_a_preempted_job_saves_its_state_and_says_why_it_ended(place: Place) -> 
 
 
 @pytest.mark.integration
+def test_a_job_cancelled_while_it_starts_leaves_nothing(place: Place) -> None:
+    place.submit(["/bin/sh", "-c", SAVES.format(folder=place.folder)], grace_seconds=5)
+    wait_for(lambda: status()["phase"] is Phase.RUNNING)
+    assert main(["launch", "cancel", "demo"]) == 0
+    wait_for(lambda: status()["phase"] is Phase.CANCELLED)
+    wait_for(lambda: not place.processes())
+
+
+@pytest.mark.integration
 def test_a_job_that_waits_is_taken_back(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sbatch", "--parsable", "--exclusive", "--output=/dev/null", "--wrap=sleep 60"]
     first = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
@@ -232,6 +242,27 @@ def test_a_job_that_waits_is_taken_back(place: Place, capsys: pytest.CaptureFixt
         assert status()["phase"] is Phase.CANCELLED
     finally:
         subprocess.run(["scancel", first], check=True)
+
+
+@pytest.mark.integration
+def test_two_nodes_meet_have_ray_and_end_with_the_commands_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with two_nodes() as variables:
+        monkeypatch.setenv("SLURM_CONF", variables["SLURM_CONF"])
+        monkeypatch.setenv("ORBIT_CACHE", str(tmp_path / "store"))
+        monkeypatch.chdir(tmp_path)
+        place = Place(tmp_path)
+        place.submit(["/bin/sh", "-c", "echo address $RAY_ADDRESS; exit 5"], nodes=2, ray=True, memory_gib=3)
+        wait_for(lambda: Phase(status()["phase"]).ended)
+        assert (status()["phase"], status()["exit_code"]) == (Phase.FAILED, 5)
+        capfd.readouterr()
+        assert main(["launch", "logs", "demo"]) == 0
+        log = capfd.readouterr().out
+        assert "Ray is up on 2 node(s)" in log
+        assert re.search(r"^0: address [0-9.]+:[0-9]+$", log, re.MULTILINE)
+        wait_for(lambda: not place.processes())
+        assert not list(tmp_path.glob(".orbit-demo-*")), "the owner token outlived the job"
 
 
 @pytest.mark.integration
@@ -336,7 +367,7 @@ def test_a_job_that_ends_while_it_is_cancelled_is_no_error(tmp_path: Path, monke
     n = tmp_path / "n"
     states = f"echo x >>{n}; if [ $(wc -l <{n}) = 1 ]; then echo JobState=RUNNING; else echo JobState=FAILED; fi"
     error = "echo 'scancel: error: Kill job error on job id 7: Invalid job id specified' >&2; exit 1"
-    ref = fakes(tmp_path, monkeypatch, scontrol=states, scancel=error)
+    ref = fakes(tmp_path, monkeypatch, scontrol=states, squeue="echo 7.batch; echo 7.0", scancel=error)
     assert "it has ended" in Slurm().cancel(ref, now=False)
     fakes(
         tmp_path, monkeypatch, scontrol="echo JobState=RUNNING", scancel="echo 'Access/permission denied' >&2; exit 1"
