@@ -67,7 +67,9 @@ def _sized(manifest: Manifest, workload: Workload, pod: Pod, container: Containe
     shm, name = container.shm, who(workload, pod, container)
     limit = memory_limit(manifest, container)
     if shm.kind == "sized" and limit is not None and shm.size > limit:
-        message = f"shared memory of {size(shm.size)} is more than the memory limit of {size(limit)}: full, it kills"
+        message = (
+            f"shared memory of {size(shm.size)} exceeds the memory limit of {size(limit)}: filling it ends in OOMKilled"
+        )
         fix = "its pages count as the container's memory: make it smaller, or the limit larger"
         yield finding_at(ID, ERROR, manifest, shm.line, name, message, fix)
     elif shm.kind == "sized" and shm.size < SMALL_BYTES and (container.gpus >= 2 or container.gpus == SOME):
