@@ -77,7 +77,10 @@ def _look(args: argparse.Namespace) -> Diagnosis:
     from orbit.core.console import Console, Silent
     from orbit.doctor.look.gather import gather
     from orbit.doctor.run import diagnose
+    from orbit.errors import InputError
 
+    if args.report and not args.report.absolute().parent.is_dir():
+        raise InputError(f"{args.report}: no folder to write it into", fix="make the folder, or name another file")
     deeper = None
     if args.deep:
         from orbit.doctor.look.deep import Audit

@@ -59,7 +59,9 @@ def explain(text: str) -> Diagnosis:
 
 def _source(text: str) -> tuple[str, Iterator[bytes]]:
     if text == "-":
-        return "standard input", _read(sys.stdin.fileno() if sys.stdin else 0)
+        if sys.stdin is None:
+            raise InputError("standard input is closed", fix="orbit doctor --explain - < FILE")
+        return "standard input", _read(sys.stdin.fileno())
     if "\n" not in text and len(os.fsencode(text)) < 4096 and os.path.exists(text):
         if stat.S_ISDIR(os.stat(text).st_mode):
             raise InputError(f"{text}: is a folder", fix="name a file of it")

@@ -38,6 +38,7 @@ def test_what_is_unknown_is_status_0(capsys: pytest.CaptureFixture[str]) -> None
         (["--explain", ERROR, "--deep"], "two calls"),
         (["--about", "shared-memory-to-small"], "shared-memory-too-small"),
         (["--prefix", "/nowhere"], "not an installed environment"),
+        (["--report", "/nowhere/at/all.json"], "no folder to write it into"),
     ],
 )
 def test_bad_input_is_status_2(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:

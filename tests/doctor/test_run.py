@@ -46,6 +46,12 @@ def test_a_compressed_log_is_read_and_a_cut_one_is_told(tmp_path: Path) -> None:
             explain(str(tmp_path / name))
 
 
+def test_a_closed_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="is closed"):
+        explain("-")
+
+
 def test_a_text_with_slashes_is_no_file() -> None:
     assert first("/a/b/c.sock: AF_UNIX path too long") == "socket-path-too-long"
     assert first(f"{ERROR}: run.log") == "socket-path-too-long"
