@@ -13,6 +13,7 @@ from orbit.errors import ExitCode, InputError, MissingError, RefusedError
 from orbit.launch.plan import LaunchPlan
 from orbit.launch.render import render
 from orbit.launch.submit import htcondor
+from orbit.launch.submit.htcondor_state import ATTRIBUTES
 from orbit.launch.submit.model import CANCELLED_AT, JobRef, Phase, open_scheduler, save_files
 from tests.launch.render.plans import plan
 
@@ -104,6 +105,11 @@ def test_what_is_asked(pool: Pool, tmp_path: Path) -> None:
     first, second = pool.asked()
     assert first[:3] == ["condor_q", "-constraint", 'JobBatchName == "demo"']
     assert second == ["condor_submit", "-terse", f"private={ref.details['private']}", "demo.sub"]
+    pool.queue(running())
+    open_scheduler("htcondor").status(ref)
+    third, fourth = pool.asked()[2:]
+    assert third == ["condor_q", "7", "-attributes", ATTRIBUTES, "-json"]
+    assert fourth == ["condor_history", "7", "-limit", "2", "-attributes", ATTRIBUTES, "-json"]
 
 
 def test_private_files_are_gone_once_all_nodes_run(pool: Pool, tmp_path: Path) -> None:
@@ -136,7 +142,7 @@ def test_a_job_that_is_there_is_not_submitted_twice(pool: Pool, tmp_path: Path) 
     "words",
     [
         "\nERROR: Can't find address of local schedd",
-        "-- Failed to fetch ads from: <10.0.0.1:9618> : ap.example.org\nCEDAR:6001:Failed to connect to <10.0.0.1:9618>",
+        "-- Failed to fetch ads from: <10.0.0.1:9618> : ap\nCEDAR:6001:Failed to connect to <10.0.0.1:9618>",
         "Error: \n\nExtra Info: You probably saw this error because the condor_schedd is not running on the machine",
         "ERROR: Failed to connect to local queue manager\nAUTHENTICATE:1003:Failed to authenticate with any method",
         "\nNeither the environment variable CONDOR_CONFIG,\n/etc/condor/, nor ~condor/ contain a condor_config source.",
