@@ -24,6 +24,7 @@ HEAD_BYTES = 1 << 16
 SUFFIXES = (".yaml", ".yml", ".json", ".sub", ".submit", ".condor", ".jdf", ".sh", ".bash", ".sbatch", ".slurm", ".job")
 """Of files in a folder that are looked at; a file that is named is looked at whatever it is called."""
 MOST_FILES = 100_000
+"""Below a folder."""
 HIDDEN = "..."
 NOTHING_KNOWN = Known()
 
@@ -140,19 +141,22 @@ def is_manifest(path: Path) -> bool:
 
 
 def manifests_in(folder: Path, skipped: list[Skipped] | None = None) -> tuple[Path, ...]:
-    """The manifests below a folder, in order of their paths; hidden folders are left out. Nothing is followed."""
+    """The manifests below a folder, in order of their paths; hidden folders are left out. No link is followed."""
     found: list[Path] = []
+    looked = 0
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        looked += len(names)
         for name in sorted(names):
             path = Path(root, name)
             if name.endswith(SUFFIXES) and path.is_file() and is_manifest(path):
                 found.append(path)
-        if len(found) > MOST_FILES:
+        if looked > MOST_FILES:
             if skipped is not None:
-                skipped.append(Skipped(what=str(folder), reason=f"only the first {MOST_FILES:,} manifests were read"))
+                reason = f"more than {MOST_FILES:,} files: only what came first was looked at"
+                skipped.append(Skipped(what=str(folder), reason=reason))
             break
-    return tuple(found[:MOST_FILES])
+    return tuple(found)
 
 
 def _read(path: Path) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orbit.errors import InputError
+from orbit.launch.lint import run as module
 from orbit.launch.lint.known import Known
 from orbit.launch.lint.rules import RULES
 from orbit.launch.lint.run import is_manifest, lint_files, lint_files_of, lint_text, manifests_in, rule_list
@@ -55,6 +56,16 @@ def test_nothing_there(tmp_path: Path) -> None:
         lint_files([tmp_path / "a.yaml"])
     with pytest.raises(InputError, match="no manifest in it"):
         lint_files([tmp_path])
+
+
+def test_a_folder_without_end_is_left_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    (tmp_path / "z").mkdir()
+    (tmp_path / "z" / "job.yaml").write_text(JOB)
+    monkeypatch.setattr(module, "MOST_FILES", 3)
+    linted = lint_files([tmp_path], base=tmp_path)
+    assert linted.facts["files"] == len(SOUND)
+    assert any("only what came first" in item.reason for item in linted.skipped)
 
 
 def test_texts_and_rules_that_are_chosen() -> None:
