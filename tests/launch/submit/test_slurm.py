@@ -23,6 +23,7 @@ from orbit.launch.submit.slurm import Slurm, _code, _from_controller
 from tests.launch.render.scripts import steady
 from tests.launch.render.test_slurm import IMAGES, made
 from tests.slurm import one_node, two_nodes
+from tests.source import ROOT
 
 NODE = """
 import msgspec, sys
@@ -62,7 +63,7 @@ class Place:
         prefix = folder / "env/bin"
         prefix.mkdir(parents=True)
         (folder / "node.py").write_text(NODE)
-        entry = f'#!/bin/sh\nexec "{sys.executable}" "{folder}/node.py" "$@"\n'
+        entry = f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "{folder}/node.py" "$@"\n'
         (prefix / "orbit-entrypoint").write_text(entry)
         (prefix / "orbit-entrypoint").chmod(0o755)
 

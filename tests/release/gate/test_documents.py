@@ -34,6 +34,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_the_pages_of_this_checkout_are_true(parser: argparse.ArgumentParser) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git here: it is git that tells which pages there are")
     found = check_documents(ROOT, parser)
     assert [f"{item.subject}: {item.message}" for item in found.findings] == []
     assert found.checked["pages"] >= 40
