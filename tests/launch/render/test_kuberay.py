@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from orbit.cli import build_parser
 from orbit.core.paths import data_root
 from orbit.errors import InputError
 from orbit.launch.node.options import parse
@@ -19,7 +20,7 @@ from orbit.launch.render.kuberay import BLOCK, HEAD_PORTS, ports, ray_version
 from orbit.profile.lock import read_lock
 from tests.launch.render.golden import check_golden
 from tests.launch.render.kubernetes import check_crd, check_schema, objects, only
-from tests.launch.render.plans import plan
+from tests.launch.render.plans import DIGEST, plan
 from tests.launch.render.test_kubernetes import FULL
 
 KUBERAY = {"kubernetes": {"kuberay": True}}
@@ -136,6 +137,14 @@ def test_a_node_is_checked_before_ray_starts_there() -> None:
         assert check["resources"] == spec["containers"][0]["resources"]
         assert {"name": "shm", "mountPath": "/dev/shm"} in check["volumeMounts"]
         assert not [each for each in check["env"] if each["name"] == "TOKEN"]
+
+
+def test_the_check_is_asked_for_in_its_own_words() -> None:
+    words = groups(two(burn_in=True))[0]["template"]["spec"]["initContainers"][0]["args"][1:]
+    args = build_parser().parse_args(words)
+    assert (args.gpus, args.cpus, args.memory_gib, args.shm_gib, args.scratch_gib) == (8, 96, 1000, 16, 20)
+    assert args.burn_in
+    assert args.image == DIGEST
 
 
 def test_the_object_store_fits_shared_memory() -> None:
