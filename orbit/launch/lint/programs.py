@@ -36,6 +36,7 @@ MODULES = {
     "sglang.launch_server": "sglang",
 }
 LAUNCHERS = frozenset(("torchrun", "deepspeed", "accelerate", "mpirun", "horovodrun"))
+ENGINES = ("vllm", "sglang")
 MOST_WORDS = 4000
 """Words of one command that are looked at."""
 
@@ -86,6 +87,10 @@ def container_commands(container: Container) -> tuple[Command, ...]:
     words = container.words
     if not words:
         return ()
+    image = container.image.text if container.image else ""
+    engine = next((name for name in ENGINES if name in image), "")
+    if engine and not container.command and words[0].text.startswith("-"):  # flags for the image's own entry point
+        words = (Word(engine, words[0].line), *words)
     return (Command(words[:MOST_WORDS], words[0].line),)
 
 

@@ -62,6 +62,8 @@ def _mounted(mount: Mount, volume: Volume) -> tuple[Severity, str] | None:
         return ERROR, "is in a folder that is mounted read-only"
     if volume.kind in NETWORK_KINDS or (volume.kind == "csi" and _is_network_driver(volume.path)):
         return WARNING, "is on a network file system: many ranks that compile there end in stale file handles"
+    if volume.kind == "hostPath" and _is_home(volume.path):
+        return WARNING, "is in a home folder of the node: shared by all jobs and images of the user, often by all nodes"
     if volume.kind in ("hostPath", "volume") and _is_network(volume.path):
         return WARNING, LOOKS
     return None

@@ -76,6 +76,8 @@ def _program(manifest: Manifest, seat: Seat, program: Program) -> Iterator[Findi
     if program.kind in ("torchrun", "deepspeed"):
         yield from _ranks(manifest, container, name, program.number(*RANKS), "ranks")
         yield from _nodes(manifest, workload, pod, name, program)
+    elif program.kind == "mpirun":
+        yield from _slots(manifest, workload, name, program)
     elif program.kind == "accelerate":
         yield from _accelerate(manifest, container, name, program)
     elif program.kind == "ray start":
@@ -114,6 +116,20 @@ def _nodes(manifest: Manifest, workload: Workload, pod: Pod, name: str, program:
             "the job waits for ever" if number > there else "some are not part of the job"
         )
         yield finding_at(ID, ERROR, manifest, word.line, name, message, "make the two numbers one")
+
+
+def _slots(manifest: Manifest, workload: Workload, name: str, program: Program) -> Iterator[Finding]:
+    """``mpirun -np`` of a launcher against the slots of its workers."""
+    found = program.number("np", "n")
+    each = workload.settings.get("slotsPerWorker")
+    slots = whole(each.text) if each is not None else 1
+    workers = sum(pod.count for pod in workload.pods if pod.role != "submitter")
+    if workload.kind != "MPIJob" or found is None or slots is None or not workers:
+        return
+    if found[0] > workers * slots:
+        message = f"mpirun -np {found[0]}, and {workers} workers have {slots} slots each: it does not start"
+        fix = "at most workers x slotsPerWorker"
+        yield finding_at(ID, ERROR, manifest, found[1].line, name, message, fix)
 
 
 def _accelerate(manifest: Manifest, container: Container, name: str, program: Program) -> Iterator[Finding]:

@@ -20,6 +20,16 @@ unset RAY_ADDRESS
 ray start --head --num-cpus 16 --num-gpus 8
 python train.py
 """
+MPI = """\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: mpi}
+spec:
+  slotsPerWorker: 8
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: l, image: a, command: [mpirun, -np, '16', python, x.py]}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: a, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
+"""
 LONG = "/scratch/" + "x" * 60
 
 BAD: list[tuple[str, str, str]] = [
@@ -107,6 +117,10 @@ BAD: list[tuple[str, str, str]] = [
     ("gpu-count", "error", changed(SLURM, ("--nproc-per-node=8", "--nproc-per-node=16"))),
     ("gpu-count", "error", changed(SLURM, ("--nnodes=2", "--nnodes=4"))),
     ("gpu-count", "error", changed(CONDOR, ("--nproc-per-node=1", "--nproc-per-node=4"))),
+    ("gpu-count", "error", changed(DOCKER, (IMAGE, "vllm/vllm-openai:v1"), ("torchrun --nproc-per-node=2 train.py", "--model m -tp 4"))),
+    ("gpu-count", "error", MPI.replace("-np, '16'", "-np, '32'")),
+    ("gpu-count", "error", MPI.replace("slotsPerWorker: 8", "slotsPerWorker: 16")),
+    ("cache-path", "warning", changed(DOCKER, ("-e HF_TOKEN", "-v $HOME/.cache:/cache -e TRITON_CACHE_DIR=/cache/t"))),
     ("device-variable", "error", changed(CONDOR, ("queue", 'environment = "CUDA_VISIBLE_DEVICES=0"\nqueue'))),
     ("device-variable", "warning", changed(JOB, ('MODE, value: "1"', "NVIDIA_VISIBLE_DEVICES, value: all"))),
     ("device-variable", "warning", changed(SLURM, ("srun", "export CUDA_VISIBLE_DEVICES=0,1\nsrun"))),
@@ -219,6 +233,8 @@ GOOD: list[tuple[str, str]] = [
     ("gpu-count", changed(DOCKER, ("--gpus 2", "--gpus all"), ("--nproc-per-node=2", "--nproc-per-node=8"))),
     ("gpu-count", changed(DOCKER, ("--gpus 2", """--gpus '"device=0,1"'"""))),
     ("gpu-count", changed(SLURM, ("#SBATCH --gpus-per-node=8\n", ""))),
+    ("gpu-count", MPI),
+    ("gpu-count", changed(DOCKER, (IMAGE, "vllm/vllm-openai:v1"), ("torchrun --nproc-per-node=2 train.py", "--model m -tp 2"))),
     ("device-variable", changed(JOB, ('MODE, value: "1"', "NVIDIA_VISIBLE_DEVICES, value: void"))),
     ("device-variable", changed(CONDOR, ("queue", 'environment = "CUDA_DEVICE_ORDER=PCI_BUS_ID"\nqueue'))),
     ("cache-path", changed(JOB, ('MODE, value: "1"', "TRITON_CACHE_DIR, value: /dev/shm/triton"))),
