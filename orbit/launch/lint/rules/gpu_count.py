@@ -111,11 +111,18 @@ def _nodes(manifest: Manifest, workload: Workload, pod: Pod, name: str, program:
         return
     number, word = found
     there = sum(item.count for item in workload.pods if item.role != "submitter")
-    if number != there and workload.kind in ("Job", "PyTorchJob", "StatefulSet", "sbatch"):
+    if number != there and _is_one(workload):
         message = f"--nnodes {number}, and {workload.kind} has {there} of them: " + (
             "the job waits for ever" if number > there else "some are not part of the job"
         )
         yield finding_at(ID, ERROR, manifest, word.line, name, message, "make the two numbers one")
+
+
+def _is_one(workload: Workload) -> bool:
+    """Whether the pods of a workload are the nodes of one training."""
+    if workload.kind == "JobSet":
+        return len(workload.pods) == 1
+    return workload.kind in ("Job", "PyTorchJob", "StatefulSet", "sbatch")
 
 
 def _slots(manifest: Manifest, workload: Workload, name: str, program: Program) -> Iterator[Finding]:
