@@ -29,7 +29,7 @@ let
 in
 {
   tests = check "tests" ([ development hostCompiler ] ++ tools) ''
-    python -m pytest -p no:cacheprovider -m "not network and not docker and not gpu"
+    python -m pytest -p no:cacheprovider -n "$NIX_BUILD_CORES" -m "not network and not docker and not gpu"
   '';
 
   lint = check "lint" [ development ] ''
