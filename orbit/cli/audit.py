@@ -159,9 +159,9 @@ def _is_manifests(spec: str) -> bool:
     try:
         detect(spec)
     except InputError:
-        from orbit.launch.lint.run import is_manifest, manifests_in
+        from orbit.launch.lint.run import has_manifest, is_manifest
 
-        return path.is_file() and is_manifest(path) if not path.is_dir() else bool(manifests_in(path))
+        return has_manifest(path) if path.is_dir() else path.is_file() and is_manifest(path)
     return False
 
 

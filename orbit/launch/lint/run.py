@@ -140,9 +140,17 @@ def is_manifest(path: Path) -> bool:
     return form_of(text, path.name) is not None
 
 
+def has_manifest(folder: Path) -> bool:
+    """Whether there is any manifest below a folder."""
+    return next(_walk(folder, []), None) is not None
+
+
 def manifests_in(folder: Path, skipped: list[Skipped] | None = None) -> tuple[Path, ...]:
     """The manifests below a folder, in order of their paths; hidden folders are left out. No link is followed."""
-    found: list[Path] = []
+    return tuple(_walk(folder, [] if skipped is None else skipped))
+
+
+def _walk(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
     looked = 0
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -150,13 +158,11 @@ def manifests_in(folder: Path, skipped: list[Skipped] | None = None) -> tuple[Pa
         for name in sorted(names):
             path = Path(root, name)
             if name.endswith(SUFFIXES) and path.is_file() and is_manifest(path):
-                found.append(path)
+                yield path
         if looked > MOST_FILES:
-            if skipped is not None:
-                reason = f"more than {MOST_FILES:,} files: only what came first was looked at"
-                skipped.append(Skipped(what=str(folder), reason=reason))
-            break
-    return tuple(found)
+            reason = f"more than {MOST_FILES:,} files: only what came first was looked at"
+            skipped.append(Skipped(what=str(folder), reason=reason))
+            return
 
 
 def _read(path: Path) -> bytes:

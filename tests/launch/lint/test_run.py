@@ -10,7 +10,15 @@ from orbit.errors import InputError
 from orbit.launch.lint import run as module
 from orbit.launch.lint.known import Known
 from orbit.launch.lint.rules import RULES
-from orbit.launch.lint.run import is_manifest, lint_files, lint_files_of, lint_text, manifests_in, rule_list
+from orbit.launch.lint.run import (
+    has_manifest,
+    is_manifest,
+    lint_files,
+    lint_files_of,
+    lint_text,
+    manifests_in,
+    rule_list,
+)
 from tests.launch.lint.sound import JOB, SOUND, changed
 
 GOLDEN = Path(__file__).parents[1] / "render" / "golden"
@@ -30,6 +38,8 @@ def fill(folder: Path) -> None:
 def test_a_folder(tmp_path: Path) -> None:
     fill(tmp_path)
     assert [path.name for path in manifests_in(tmp_path)] == sorted([*SOUND, "chart.yaml"])
+    assert has_manifest(tmp_path)
+    assert not has_manifest(tmp_path / ".git" / "none")
     linted = lint_files([tmp_path], Known(ray="2.55.1"), base=tmp_path)
     assert linted.findings == ()
     assert linted.facts["files"] == len(SOUND)
