@@ -31,6 +31,10 @@ END_ROUNDS = 50
 """Looks for survivors of a session, 20 ms apart."""
 
 
+type Child = subprocess.Popen[bytes]
+"""A program that runs."""
+
+
 def ca_bundle() -> Path | None:
     """The certificate bundle the host asks programs to trust, by the variables that name one; None when unset."""
     for name in CA_VARIABLES:
@@ -145,7 +149,7 @@ def running(
     log: Path | None = None,
     talks: bool = False,
     fix: str = "",
-) -> Generator[subprocess.Popen[bytes]]:
+) -> Generator[Child]:
     """A program that runs beside us while the block does, and has ended with all of its session when the block has.
 
     ``env`` is its whole environment. It reads what we read and writes where we write; with ``log`` its errors, and

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orbit.core.proc import session_members
+from orbit.core.proc import Child, session_members
 from orbit.launch.node.here import ended
 from orbit.launch.ray.cluster import stale_variables
 from orbit.launch.ray.spec import Seen
@@ -57,7 +56,7 @@ def plain_environment(env: Mapping[str, str], mark: str) -> dict[str, str]:
     return {key: text for key, text in env.items() if key not in stale} | {name: value}
 
 
-def ask_to_end(child: subprocess.Popen[bytes]) -> list[int]:
+def ask_to_end(child: Child) -> list[int]:
     """SIGTERM to the command; gives who got it.
 
     To the program alone: what it started belongs to it, and loaders of data that die by themselves would break the very
@@ -71,7 +70,7 @@ def ask_to_end(child: subprocess.Popen[bytes]) -> list[int]:
     return reached
 
 
-async def finish(child: subprocess.Popen[bytes], seconds: float) -> tuple[int, bool]:
+async def finish(child: Child, seconds: float) -> tuple[int, bool]:
     """Wait for the end of a command that was asked to; its status, and whether it came in time.
 
     What a shell leaves behind when it dies of the signal is waited for as well: it is what saves.

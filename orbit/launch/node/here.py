@@ -8,7 +8,6 @@ import functools
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import cast
 from orbit.core.amounts import format_bytes
 from orbit.core.console import Console
 from orbit.core.guard import GUARD
-from orbit.core.proc import Stop
+from orbit.core.proc import Child, Stop
 from orbit.errors import ExitCode, OrbitError
 from orbit.launch.fingerprint.take import take
 from orbit.launch.node.meeting.times import Times
@@ -281,7 +280,7 @@ def failing(error: OrbitError) -> Failing:
     return Failing(f"{error.what}{fix}", status, error.tail if isinstance(error, RayFailed) else "")
 
 
-async def ended(child: subprocess.Popen[bytes]) -> int:
+async def ended(child: Child) -> int:
     """The status of a program when it has ended, as shells say it (128 + the signal that ended it)."""
     while child.poll() is None:
         await asyncio.sleep(0.05)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from orbit.core.files import write_atomic
-from orbit.core.proc import own_python, running
+from orbit.core.proc import Child, own_python, running
 from orbit.core.records import compact_json
 from orbit.errors import CheckFailed, MissingError
 from orbit.launch.ray.spec import Asked, NodeSpec, Seen, Up
@@ -28,6 +27,8 @@ ROTATED_FILES = 2
 FULL_BYTES = 2 << 30
 """Ray calls a disk full at 95 %; of a disk of 9 TB that would be 450 GB left."""
 TAIL_BYTES = 4096
+LAST_S = 5.0
+"""For the end of a starter that has said its last word."""
 DOWN_S = 8.0
 """Ray ends its processes one by one and gives each a second."""
 
@@ -75,7 +76,7 @@ def write_token(folder: Path, token: str) -> Path:
 class RayNode:
     """Ray on this node while the block of :func:`ray_node` runs."""
 
-    def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, child: Child, log: Path) -> None:
         self._child = child
         self._log = log
         self._asking = asyncio.Lock()
@@ -136,8 +137,9 @@ class RayNode:
         assert self._child.stdout is not None
         line = await asyncio.to_thread(self._child.stdout.readline)
         if not line:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._child.wait, 5)
+            deadline = time.monotonic() + LAST_S
+            while self._child.poll() is None and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
             raise RayFailed(f"Ray did not come up (status {self._child.poll()})", self.tail())
         return line
 

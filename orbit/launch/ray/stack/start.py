@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from typing import Any, NoReturn
@@ -109,15 +108,16 @@ def _change_agents(spec: NodeSpec) -> None:
     """Have the raylet start :mod:`agent` where it would start a dashboard agent, and the other one by :mod:`lean`."""
     original = services.start_ray_process
     own = [sys.executable, "-I", "-S", agent.__file__]
+    plain = not any(" " in place for place in (*own, lean.__file__, spec.folder))  # else nothing is changed
 
     def change(word: str) -> str:
-        if word.startswith(DASHBOARD_FLAG) and not spec.dashboard:
+        if word.startswith(DASHBOARD_FLAG) and not spec.dashboard and plain:
             folder, node = (_value(word, flag) for flag in ("--session-dir=", "--node-id="))
-            return DASHBOARD_FLAG + subprocess.list2cmdline([*own, folder, node])
+            return DASHBOARD_FLAG + " ".join([*own, folder, node])
         if word.startswith(ENVIRONMENTS_FLAG):
             head, found, rest = word.partition(f"{os.sep}ray{os.sep}_private{os.sep}runtime_env")
             python, _, place = head.rpartition(" ")
-            return f"{python} {lean.__file__} {place}{found}{rest}" if python and " " not in lean.__file__ else word
+            return f"{python} {lean.__file__} {place}{found}{rest}" if python and plain else word
         return word
 
     def start(command: list[str], process_type: str, *rest: Any, **more: Any) -> Any:
