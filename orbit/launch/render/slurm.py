@@ -154,7 +154,7 @@ def _srun(plan: LaunchPlan, words: list[str], options: tuple[str, ...] = ()) -> 
     job = plan.job
     head = [
         f"srun --nodes={job.nodes} --ntasks={job.nodes} --ntasks-per-node=1 --cpus-per-task={plan.cpus}",
-        f"--export=ALL --input=none --kill-on-bad-exit=1 --wait=0{' --label' if job.nodes > 1 else ''}",
+        f"--export=ALL --input=none --kill-on-bad-exit=0 --wait=0{' --label' if job.nodes > 1 else ''}",
     ]
     return " \\\n    ".join([*head, *options, *words])
 

@@ -155,7 +155,7 @@ def test_a_digest_is_spelt_as_every_enroot_reads_it(image: str, said: str) -> No
         ({}, {"slurm": {"options": ["--requeue"]}}, ["#SBATCH --requeue\n"], ["--no-requeue"]),
         ({"minutes": 90, "grace_seconds": 120}, {}, ["#SBATCH --time=90\n", "--signal=TERM@120"], []),
         ({"folder": "/data/x"}, {}, ["--container-workdir=/data/x"], []),
-        ({"nodes": 2}, {}, ["--label", "--kill-on-bad-exit=1 --wait=0"], []),
+        ({"nodes": 2}, {}, ["--label", "--kill-on-bad-exit=0 --wait=0"], []),
     ],
 )
 def test_a_line_is_there_when_it_is_needed_and_only_then(
