@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -118,40 +119,40 @@ def load_job(path: Path) -> Job:
 
 def problems(job: Job) -> list[tuple[str, str]]:
     """What contradicts itself in ``job``: what and where, and what to do."""
-    found = []
+    return [*_what_runs(job), *_how_many(job), *_variables(job)]
+
+
+def _what_runs(job: Job) -> Iterator[tuple[str, str]]:
     if not NAME.match(job.name):
-        found.append((f"name = {job.name!r}", "at most 40 of a-z, 0-9 and '-', beginning and ending with none of '-'"))
+        yield f"name = {job.name!r}", "at most 40 of a-z, 0-9 and '-', beginning and ending with none of '-'"
     if not IMAGE.match(job.image):
-        found.append(
-            (
-                f"image = {job.image!r} is not a digest",
-                "write repository@sha256:...; a tag may be another image tomorrow",
-            )
-        )
+        fix = "write repository@sha256:...; a tag may be another image tomorrow"
+        yield f"image = {job.image!r} is not a digest", fix
     if not job.command or not all(job.command):
-        found.append(("command is empty or has an empty word", 'write command = ["python3.12", "train.py"]'))
+        yield "command is empty or has an empty word", 'write command = ["python3.12", "train.py"]'
     if job.folder and not job.folder.startswith("/"):
-        found.append((f"folder = {job.folder!r} is not absolute", "name a folder of the container: /data/demo"))
+        yield f"folder = {job.folder!r} is not absolute", "name a folder of the container: /data/demo"
+
+
+def _how_many(job: Job) -> Iterator[tuple[str, str]]:
     if job.gpus % job.parallel.size:
         product = f"tensor x pipeline x context = {job.parallel.size}"
-        found.append((f"parallel: {product} does not divide nodes x gpus_per_node = {job.gpus}", "change one of them"))
+        yield f"parallel: {product} does not divide nodes x gpus_per_node = {job.gpus}", "change one of them"
     if job.gpus_per_node and job.parallel.tensor > job.gpus_per_node:
-        found.append(
-            (
-                f"parallel.tensor = {job.parallel.tensor} is more than gpus_per_node = {job.gpus_per_node}",
-                "tensor parallelism between nodes is limited by their network: at most gpus_per_node",
-            )
-        )
+        fix = "tensor parallelism between nodes is limited by their network: at most gpus_per_node"
+        yield f"parallel.tensor = {job.parallel.tensor} is more than gpus_per_node = {job.gpus_per_node}", fix
     if job.least_nodes and job.unfit != "leave-out":
-        found.append(("least_nodes without unfit = 'leave-out'", "add unfit = 'leave-out', or remove least_nodes"))
+        yield "least_nodes without unfit = 'leave-out'", "add unfit = 'leave-out', or remove least_nodes"
     if job.least_nodes > job.nodes:
-        found.append((f"least_nodes = {job.least_nodes} is more than nodes = {job.nodes}", "at most nodes"))
+        yield f"least_nodes = {job.least_nodes} is more than nodes = {job.nodes}", "at most nodes"
     if not job.ray and job.nodes > 1:
-        found.append((f"ray = false with nodes = {job.nodes}", "set ray = true: it is what joins nodes"))
+        yield f"ray = false with nodes = {job.nodes}", "set ray = true: it is what joins nodes"
+
+
+def _variables(job: Job) -> Iterator[tuple[str, str]]:
     odd = [name for name in (*job.environment, *job.secrets) if not VARIABLE.match(name)]
     if odd:
-        found.append((f"{odd[0]!r} is no name of a variable", "letters, digits and '_', not beginning with a digit"))
+        yield f"{odd[0]!r} is no name of a variable", "letters, digits and '_', not beginning with a digit"
     both = sorted(set(job.secrets) & set(job.environment))
     if both:
-        found.append((f"{both[0]} is in environment and in secrets", "a secret has no value in a file: remove one"))
-    return found
+        yield f"{both[0]} is in environment and in secrets", "a secret has no value in a file: remove one"

@@ -50,14 +50,16 @@ def make_plan(job: Job, site: Site) -> LaunchPlan:
     """Put ``job`` on ``site``. Raises :class:`InputError` for what the site does not have."""
     _fits(job, site)
     identity = content_key({"job": job, "site": site})
+    memory = job.memory_gib or site.nodes.memory_gib
     return LaunchPlan(
         job=job,
         site=site,
         identity=identity,
         image=_image(job, site),
         cpus=job.cpus_per_node or site.nodes.cpus,
-        memory_gib=job.memory_gib or site.nodes.memory_gib,
-        shm_gib=site.limits.shm_gib or job.shm_gib,
+        memory_gib=memory,
+        # what a site gives to whole nodes is more than a small job may have: its pages count as the job's memory
+        shm_gib=min(site.limits.shm_gib or job.shm_gib, max(job.shm_gib, memory // 2)),
         environment={**site.environment, **job.environment},
         mounts=(*site.storage.mounts, *job.mounts),
         ports=meeting_ports(identity),

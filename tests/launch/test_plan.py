@@ -42,6 +42,13 @@ def test_what_the_job_leaves_open_the_site_decides() -> None:
     }
 
 
+def test_shared_memory_of_a_small_job_is_not_more_than_its_memory() -> None:
+    generous = site(limits={"shm_gib": 128})
+    assert make_plan(job(memory_gib=32), generous).shm_gib == 16
+    assert make_plan(job(memory_gib=32, shm_gib=24), generous).shm_gib == 24
+    assert make_plan(job(), generous).shm_gib == 128
+
+
 def test_a_recipe_that_names_its_repository_keeps_it() -> None:
     assert make_plan(job(image=f"other.example.org/x@{DIGEST}"), site()).image == f"other.example.org/x@{DIGEST}"
 

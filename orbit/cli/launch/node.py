@@ -32,4 +32,8 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print_json(plan) if args.json else print("\n".join(f"{name}: {value}" for name, value in plan.items()))
         return 0
+    if order.join:
+        from orbit.launch.ray.join import run_joined
+
+        run_joined(order, dict(os.environ))
     return run_node(order, dict(os.environ))

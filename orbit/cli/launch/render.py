@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Options."""
     add_job_options(parser)
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write the files there (default: print them)")
+    parser.add_argument("--dry-run", action="store_true", help="with --out: say which files, and write none")
     add_json_option(parser)
 
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     plan = make_plan(load_job(args.recipe), load_site(args.site))
     files = render(plan, args.form)
-    if args.out:
+    if args.out and not args.dry_run:
         for file in files:
             write_atomic(args.out / file.name, file.text.encode(), mode=file.mode)
     if args.json:

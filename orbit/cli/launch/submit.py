@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     plan = make_plan(load_job(args.recipe), load_site(args.site))
     form = args.form or default_form(plan)
     files = render(plan, form)
-    findings = judged(files)
+    findings = judged(files, plan.job.digest)
     secrets = read_secrets(plan.job.secrets)
     if args.dry_run:
         _tell(args, plan, form, files, findings)
@@ -55,14 +55,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def judged(files: tuple[File, ...]) -> list[Finding]:
-    """What the lint says of ``files``; all of it on stderr. Raises :class:`RefusedError` for an error among it."""
+def judged(files: tuple[File, ...], digest: str) -> list[Finding]:
+    """What the lint says of ``files``, which run the image ``digest``; all of it on stderr.
+
+    Raises :class:`RefusedError` for an error among it.
+    """
     import sys
 
     from orbit.core.findings import Severity
+    from orbit.launch.lint.known import known_image
     from orbit.launch.lint.run import lint_text
 
-    found = [finding for file in files for finding in lint_text(file.text, file.name)]
+    known = known_image(image=digest)
+    found = [finding for file in files for finding in lint_text(file.text, file.name, known=known)]
     shown = [finding for finding in found if finding.severity is not Severity.NOTE]
     for finding in shown:
         print(f"{finding.severity}: {finding.rule}: {finding.subject}: {finding.message}", file=sys.stderr)

@@ -68,7 +68,7 @@ def test_a_dry_run_asks_and_writes_nothing(
 def test_an_error_of_the_lint_stops_it(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
     bad = f"#!/bin/sh\ndocker run -e A_TOKEN={'0123456789abcdef' * 2} registry.example.org/x@sha256:{'ab' * 32} x\n"
     with pytest.raises(RefusedError, match="not submitted"):
-        judged((File(name="demo.sh", text=bad),))
+        judged((File(name="demo.sh", text=bad),), f"sha256:{'ab' * 32}")
     said = capsys.readouterr().err
     assert "error: clear-secret: demo.sh:2" in said
     assert "0123456789abcdef" not in said

@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", default="", metavar="FOLDER", help="try this one where a mount's top is not yours")
     parser.add_argument("--no-devices", action="store_true", help="do not ask the GPUs, and do not load torch")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the file there (default: print it)")
+    parser.add_argument("--dry-run", action="store_true", help="with --out: print it, and write nothing")
     add_json_option(parser)
 
 
@@ -44,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
     facts = read_facts(os.environ, devices=not args.no_devices, folder=args.folder)
     found = probe(facts, scheduler=args.scheduler, name=args.name)
     text = render_site(found.site, found.notes, head=head(found))
-    if args.out:
+    if args.out and not args.dry_run:
         write_atomic(args.out, text.encode())
     if args.json:
         print_json({"site": found.site, "notes": found.notes, "open": found.open, "left_out": found.left_out})
-    elif not args.out:
+    elif args.dry_run or not args.out:
         sys.stdout.write(text)
     print(f"orbit: {scheduler}: {len(found.open)} values must be settled by hand (NOT FOUND)", file=sys.stderr)
     return 0
