@@ -25,14 +25,36 @@ from orbit.launch.node.command import (
     plain_environment,
     proxy_free,
 )
-from orbit.launch.node.here import Failing, Here, Outcome, Over, Told, ended, failing, node_name, own_host_names
+from orbit.launch.node.here import (
+    Failing,
+    Here,
+    Outcome,
+    Over,
+    Told,
+    ended,
+    failing,
+    free_port,
+    node_name,
+    own_host_names,
+)
 from orbit.launch.node.meeting.folder import announced, own_addresses, reachable
 from orbit.launch.node.meeting.host import Host, Lost
-from orbit.launch.node.meeting.messages import Bring, End, Gone, Joined, Message, Report, Trouble, Verdict
+from orbit.launch.node.meeting.messages import (
+    Across,
+    Bring,
+    End,
+    Gone,
+    Joined,
+    Message,
+    Report,
+    Summed,
+    Trouble,
+    Verdict,
+)
 from orbit.launch.node.meeting.proof import ray_token
 from orbit.launch.node.options import folder_of
 from orbit.launch.preflight.crowd import JobRules, decide
-from orbit.launch.preflight.model import NodeReport
+from orbit.launch.preflight.model import Check, NodeReport, State
 from orbit.launch.preflight.table import render
 from orbit.launch.ray.spec import Seen, Up
 
@@ -100,6 +122,7 @@ class First:
         self._begin(self.here.watch(self._put))
         await self._gather(stack)
         await self._judge()
+        await self._sum()
         if not order.ray:
             return await self._command(plain_environment(self.here.env, self.here.mark))
         nodes, up = await self._bring_up()
@@ -179,6 +202,33 @@ class First:
             self.waiting_for_goodbye.add(rank)
         for rank in self.fit - {0}:
             self.host.say(rank, Verdict(goes=True))
+
+    async def _sum(self) -> None:
+        """All GPUs of all nodes that go on add numbers up once: nodes that are fit alone may not reach each other."""
+        ranks = sorted(self.fit)
+        if not self.here.order.gpus or len(ranks) < 2:
+            return
+        address = self._own_address()
+        port = free_port(address)
+        calls = [Across(address=address, port=port, node=node, nodes=len(ranks)) for node in range(len(ranks))]
+        for rank, call in zip(ranks[1:], calls[1:], strict=True):
+            self.host.say(rank, call)
+        own = self._begin(self.here.across(calls[0]))
+        checks: dict[int, Check] = {}
+        while len(checks) < len(ranks):
+            event = await self._next(None, also=own)
+            if own.done() and 0 not in checks:
+                checks[0] = own.result()
+            if event is not None and isinstance(event[1], Summed):
+                checks[event[0]] = event[1].check
+            elif event is not None:
+                self._lose(*event)
+        bad = [rank for rank in ranks if checks[rank].state is State.FAILED]
+        if bad:
+            worst = checks[bad[0]]
+            what = f"{worst.name}: {worst.message}; fix: {worst.fix}; seen by {self._names(bad)}"
+            raise Over(Outcome(ExitCode.FINDINGS, f"the job does not start: {what}", failed=False))
+        self.here.say.step(checks[0].message)
 
     # --- Ray ----------------------------------------------------------------------------------------------------------
 
@@ -312,7 +362,7 @@ class First:
     def _lose(self, rank: int, event: _Event) -> None:
         """A node that is lost ends the job, unless the recipe lets it go on with those that are left."""
         order = self.here.order
-        if isinstance(event, (Report, Joined, Gone)):
+        if isinstance(event, (Report, Summed, Joined, Gone)):
             return
         if rank != 0 and rank not in self.fit:
             return

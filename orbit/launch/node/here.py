@@ -23,9 +23,11 @@ from orbit.core.guard import GUARD
 from orbit.core.proc import Child, Stop
 from orbit.errors import ExitCode, OrbitError
 from orbit.launch.fingerprint.take import take
+from orbit.launch.node.meeting.messages import Across
 from orbit.launch.node.meeting.times import Times
 from orbit.launch.node.options import Order
-from orbit.launch.preflight.model import Demand, NodeReport
+from orbit.launch.preflight.across import check_across
+from orbit.launch.preflight.model import Check, Demand, NodeReport
 from orbit.launch.preflight.run import check_node
 from orbit.launch.ray.cluster import RayFailed, RayNode, ray_environment, ray_node, write_token
 from orbit.launch.ray.folders import Folder, free_bytes
@@ -188,26 +190,38 @@ class Here:
         )
         return await self._beside(work)
 
-    async def _beside(self, work: Callable[[], NodeReport]) -> NodeReport:
+    async def across(self, where: Across) -> Check:
+        """The sum over all GPUs of all nodes, as this node sees it; takes a few minutes at most."""
+        work = functools.partial(
+            check_across,
+            Demand(gpus=self.order.gpus),
+            node=where.node,
+            nodes=where.nodes,
+            address=where.address,
+            port=where.port,
+        )
+        return await self._beside(work)
+
+    async def _beside[T](self, work: Callable[[], T]) -> T:
         """In a thread that is not waited for when this program ends: a dead file server must not hold it."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[NodeReport] = loop.create_future()
+        future: asyncio.Future[T] = loop.create_future()
 
-        def settle(report: NodeReport | None, error: Exception | None) -> None:
+        def settle(result: T | None, error: Exception | None) -> None:
             if not future.done():
-                future.set_exception(error) if error else future.set_result(cast("NodeReport", report))
+                future.set_exception(error) if error else future.set_result(cast("T", result))
 
         def do() -> None:
-            report, problem = None, None
+            result, problem = None, None
             try:
                 with self.stop.covers():
-                    report = work()
+                    result = work()
             except KeyboardInterrupt:
                 problem = Over(Outcome(ExitCode.REFUSED, "the checks were interrupted", failed=False))
             except Exception as error:  # noqa: BLE001 - raised where the report is awaited
                 problem = error  # type: ignore[assignment]
             with contextlib.suppress(RuntimeError):  # the loop has ended, nobody waits
-                loop.call_soon_threadsafe(settle, report, problem)
+                loop.call_soon_threadsafe(settle, result, problem)
 
         threading.Thread(target=do, name="preflight", daemon=True).start()
         return await future
@@ -266,6 +280,14 @@ class Here:
                     what = f"the disk is full: {format_bytes(free)} are free in {self.folder.real.parent}"
                     tell(Failing(what, ExitCode.REFUSED))
                     return
+
+
+def free_port(address: str) -> int:
+    """A port of ``address`` that nobody listens on. It is not kept: whoever is given it may lose it to another."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def node_name(rank: int) -> str:

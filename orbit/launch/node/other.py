@@ -15,7 +15,7 @@ from orbit.launch.node.here import Failing, Here, Outcome, Over, Told, failing
 from orbit.launch.node.meeting.folder import announced_places, reachable
 from orbit.launch.node.meeting.guest import Guest, Places
 from orbit.launch.node.meeting.host import Lost
-from orbit.launch.node.meeting.messages import Bring, End, Gone, Joined, Report, Trouble, Verdict
+from orbit.launch.node.meeting.messages import Across, Bring, End, Gone, Joined, Report, Summed, Trouble, Verdict
 from orbit.launch.node.meeting.proof import ray_token
 from orbit.launch.node.options import folder_of
 from orbit.launch.preflight.clock import judge_clock, skew
@@ -110,6 +110,8 @@ class Other:
                 return self.parting or Outcome(ExitCode.MISSING, f"the first node is lost: {event.why}")
             case Verdict(goes=False):
                 self.here.say.step(f"left out: {event.reason}")
+            case Across():
+                self._begin(self._sum(event))
             case Bring():
                 self._begin(self._start(event.address))
             case _Started():
@@ -129,6 +131,13 @@ class Other:
     def _part(self, seconds: float, outcome: Outcome) -> None:
         if self.parting is None:
             self.parting, self.deadline = outcome, time.monotonic() + seconds
+
+    async def _sum(self, where: Across) -> None:
+        """The sum over all GPUs, and what this node saw of it."""
+        try:
+            self.guest.say(Summed(check=await self.here.across(where)))
+        except OrbitError as error:
+            self._put(failing(error))
 
     async def _start(self, address: str) -> None:
         """Ray on this node, for the head at ``address``, where this node has found the first one."""

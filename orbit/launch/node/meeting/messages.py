@@ -11,7 +11,7 @@ import msgspec
 
 from orbit.core.records import compact_json
 from orbit.errors import OrbitError
-from orbit.launch.preflight.model import NodeReport
+from orbit.launch.preflight.model import Check, NodeReport
 
 PROTOCOL = "orbit.meeting/1"
 STRANGER_BYTES = 4096
@@ -81,6 +81,21 @@ class Verdict(Message, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Across(Message, frozen=True, kw_only=True):
+    """All GPUs of all nodes that go on shall add numbers up: meet there, as this one of so many nodes."""
+
+    address: str
+    port: int
+    node: int
+    nodes: int
+
+
+class Summed(Message, frozen=True, kw_only=True):
+    """What the node saw of that."""
+
+    check: Check
+
+
 class Bring(Message, frozen=True, kw_only=True):
     """Ray's head is up: bring your node up."""
 
@@ -120,7 +135,21 @@ class Gone(Message, frozen=True, kw_only=True):
 
 
 type Said = (
-    Hello | Challenge | Answer | Welcome | Refused | Report | Verdict | Bring | Joined | Trouble | Beat | End | Gone
+    Hello
+    | Challenge
+    | Answer
+    | Welcome
+    | Refused
+    | Report
+    | Verdict
+    | Across
+    | Summed
+    | Bring
+    | Joined
+    | Trouble
+    | Beat
+    | End
+    | Gone
 )
 _DECODER: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
 
