@@ -82,6 +82,8 @@ class Absent(Record, frozen=True, kw_only=True):
     sonames: tuple[str, ...]
     """Shell patterns."""
     reason: str
+    only: Literal["", "wheels"] = ""
+    """``wheels``: of wheels before they are installed; an environment has it (the library of the interpreter)."""
 
 
 class Waiver(Record, frozen=True, kw_only=True):
@@ -114,6 +116,10 @@ class Expectations(Record, frozen=True, kw_only=True):
     stubs: tuple[Stub, ...] = ()
     absent: tuple[Absent, ...] = ()
     waivers: tuple[Waiver, ...] = ()
+
+    def absent_in(self, kind: str) -> tuple[Absent, ...]:
+        """The [[absent]] entries that are about a target of this ``kind``."""
+        return tuple(entry for entry in self.absent if entry.only in ("", kind))
 
 
 class BaseLibrary(Record, frozen=True, kw_only=True):

@@ -156,7 +156,7 @@ def _expected(env: Environment, policy: Policy) -> Iterator[Expected]:
     by_reason: Counter[tuple[str, str]] = Counter()
     for soname, names in needs_library.missing(env, policy).items():
         for name in names:
-            if (entry := needs_library.declared(policy, name, soname)) is not None:
+            if (entry := needs_library.declared(policy, name, soname, env.kind)) is not None:
                 names_of = entry.names if isinstance(entry, Unshipped) else entry.files
                 by_reason[" ".join(names_of), entry.reason] += 1
     for (subject, reason), count in sorted(by_reason.items()):

@@ -66,7 +66,7 @@ def check(env: Environment, policy: Policy) -> Iterator[Finding]:
         if (problem := gap_problem(env, policy, gap, device.get(gap.file))) and is_judged(env, policy, gap.file):
             yield _stale(f"{gap.file} ({gap.target})", problem)
     lacking = needs_library.missing(env, policy)
-    for absent in policy.expectations.absent:
+    for absent in policy.expectations.absent_in(env.kind):
         if any(is_judged(env, policy, pattern) for pattern in absent.files) and not any(
             matches(soname, absent.sonames) and any(matches(name, absent.files) for name in files)
             for soname, files in lacking.items()

@@ -60,9 +60,9 @@ def test_entries_of_a_profile_come_first() -> None:
         files=("*/nvshmem_bootstrap_mpi.so.3",), sonames=("libmpi.so.40",), reason="said by the profile itself"
     )
     policy = make_policy(Expectations(schema=1, absent=(own,)))
-    assert declared(policy, "n/nvshmem_bootstrap_mpi.so.3", "libmpi.so.40") is own
-    assert declared(policy, "n/nvshmem_bootstrap_pmix.so.3", "libpmix.so.2") is not None
-    assert declared(policy, "n/libmpi_user.so", "libmpi.so.40") is None
+    assert declared(policy, "n/nvshmem_bootstrap_mpi.so.3", "libmpi.so.40", "environment") is own
+    assert declared(policy, "n/nvshmem_bootstrap_pmix.so.3", "libpmix.so.2", "environment") is not None
+    assert declared(policy, "n/libmpi_user.so", "libmpi.so.40", "environment") is None
 
 
 def test_every_entry_says_why() -> None:

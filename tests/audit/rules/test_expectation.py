@@ -74,6 +74,14 @@ def test_stale_exceptions_are_findings(env: EnvironmentWriter, expectations: Exp
     assert finding.fatal
 
 
+def test_what_only_wheels_miss_is_not_asked_of_an_environment(env: EnvironmentWriter) -> None:
+    entry = Absent(files=("ext/*",), sonames=("libpython*",), reason=REASON, only="wheels")
+    assert judge(env.prefix, RULE, make_policy(Expectations(schema=1, absent=(entry,)))) == []
+    covering = msgspec.structs.replace(entry, sonames=("libmpi*",))
+    missing = judge(env.prefix, "needs-library", make_policy(Expectations(schema=1, absent=(covering,))))
+    assert [finding.subject for finding in missing] == ["libmpi.so.40"]
+
+
 def waived(
     env: EnvironmentWriter, *waivers: Waiver, judged: tuple[str, ...] = ("foreign-extension", RULE)
 ) -> dict[str, list[Finding]]:

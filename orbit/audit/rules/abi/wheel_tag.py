@@ -255,7 +255,7 @@ def _external(
     outside: dict[str, list[SharedObject]] = defaultdict(list)
     for item in native:
         for soname in item.dynamic.needed if item.dynamic else ():
-            optional = needs_library.declared(policy, env.in_site(item.path), soname)
+            optional = needs_library.declared(policy, env.in_site(item.path), soname, env.kind)
             if not optional and soname not in here and not load_policies().allows(promise, soname):
                 outside[soname].append(item)
     packages = {soname: library.package for soname in outside if (library := policy.system.find(soname)) is not None}

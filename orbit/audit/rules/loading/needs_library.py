@@ -35,9 +35,10 @@ def missing(env: Environment, policy: Policy) -> dict[str, list[str]]:
     return found
 
 
-def declared(policy: Policy, name: str, soname: str) -> Absent | Unshipped | None:
-    """The [[absent]] entry, of the profile or of vendor.toml, that covers ``soname`` in the file ``name``."""
-    entries = policy.expectations.absent
+def declared(policy: Policy, name: str, soname: str, kind: str) -> Absent | Unshipped | None:
+    """The [[absent]] entry, of the profile or of vendor.toml, that covers ``soname`` in the file ``name``, in a target
+    of this ``kind``."""
+    entries = policy.expectations.absent_in(kind)
     own = next((item for item in entries if matches(name, item.files) and matches(soname, item.sonames)), None)
     return own or unshipped(name, soname)
 
@@ -45,7 +46,7 @@ def declared(policy: Policy, name: str, soname: str) -> Absent | Unshipped | Non
 def check(env: Environment, policy: Policy) -> Iterator[Finding]:
     """One finding per soname."""
     for soname, files in sorted(missing(env, policy).items()):
-        open_files = sorted({name for name in files if declared(policy, name, soname) is None})
+        open_files = sorted({name for name in files if declared(policy, name, soname, env.kind) is None})
         if open_files:
             yield _unrequired(soname, open_files) if env.kind == "wheels" else _missing(soname, open_files)
 
