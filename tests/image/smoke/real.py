@@ -37,7 +37,7 @@ LEFT_OUT = {
     "__pycache__",
     "pydoc_data",
 }
-DISTS = ("msgspec", "packaging", "zstandard", "lz4", "abi3info")
+DISTS = ("msgspec", "packaging", "pyyaml", "zstandard", "lz4", "abi3info")
 """What the audit imports."""
 PROGRAMS = ("sh", "cat", "id", "env", "ls", "sed", "mkdir", "setpriv", "touch", "true", "cksum", "ln")
 Member = tuple[tarfile.TarInfo, bytes]
