@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TextIO, TypedDict
 if TYPE_CHECKING:
     from orbit.audit.reports.report import AuditReport
     from orbit.audit.run import Options
+    from orbit.audit.targets import Target
     from orbit.core.console import Progress
 
 HELP = "prove environments, wheels, images and locks: device code, integrity, loading, symbols, provenance"
@@ -138,31 +139,32 @@ def _options(args: argparse.Namespace) -> Options:
 def _audit(specs: list[str], options: Options, ray_version: str | None = None) -> AuditReport:
     """Manifests are judged by the lint, everything else by the audit; one report, in the order of ``specs``."""
     from orbit.audit.run import audit_targets
-    from orbit.audit.targets import detect
     from orbit.errors import InputError
 
     if not specs:
         raise InputError("no target given", fix="orbit audit TARGET... (see orbit audit --help)")
-    manifests = [spec for spec in specs if _is_manifests(spec)]
-    report = audit_targets([detect(spec) for spec in specs if spec not in manifests], options, _progress())
+    known = {spec: _detect(spec) for spec in dict.fromkeys(specs)}
+    manifests = [spec for spec in specs if known[spec] is None]
+    report = audit_targets([target for spec in specs if (target := known[spec])], options, _progress())
     return _with_manifests(report, specs, manifests, options, ray_version) if manifests else report
 
 
-def _is_manifests(spec: str) -> bool:
-    """Whether a target is a manifest or a folder of them, and nothing that the audit itself knows."""
+def _detect(spec: str) -> Target | None:
+    """What the audit itself knows; None: a manifest or a folder of them. Raises :class:`InputError` for all else."""
     from orbit.audit.targets import detect
     from orbit.errors import InputError
 
-    path = Path(spec)
-    if path.suffix in AUDITED or not path.exists():
-        return False
     try:
-        detect(spec)
+        return detect(spec)
     except InputError:
+        path = Path(spec)
+        if path.suffix in AUDITED or not path.exists():
+            raise
         from orbit.launch.lint.run import has_manifest, is_manifest
 
-        return has_manifest(path) if path.is_dir() else path.is_file() and is_manifest(path)
-    return False
+        if has_manifest(path) if path.is_dir() else path.is_file() and is_manifest(path):
+            return None
+        raise
 
 
 def _with_manifests(

@@ -9,6 +9,8 @@ from pathlib import Path
 from orbit.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent.parent
+SOCKET_PATH_BYTES = 107
+"""Longest path of a Unix socket, its closing zero apart (``sun_path``, unix(7))."""
 DATA_FOLDERS = ("env", "kernels", "containers", "ci/qualify", "docs/rules")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbit.core.files import sha256_file
+from orbit.core.paths import SOCKET_PATH_BYTES
 from orbit.core.proc import run
 from orbit.core.records import content_key
 from orbit.core.tools import find
@@ -26,8 +27,6 @@ from orbit.kernels.shim.program import BUILD_TOOLS, CUDA_TOOLS, HOST_TOOLS
 
 SCRIPT = "orbit-shim.py"
 PACKAGE = "orbit_shim"
-SOCKET_BYTES = 107
-"""Longest path of a Unix socket: ``sun_path`` has 108 bytes with its final zero (unix(7))."""
 HOST_PARTS = ("cc1", "cc1plus", "as")
 """Programs behind gcc and g++ that decide about an object."""
 
@@ -61,9 +60,9 @@ def install_fronts(
     PATH. Raises :class:`InputError` for a socket whose path is too long, :class:`ShimError` for pairs that cannot be.
     """
     check_pairs(pairs)
-    if len(os.fsencode(settings.jobs)) > SOCKET_BYTES:
+    if len(os.fsencode(settings.jobs)) > SOCKET_PATH_BYTES:
         raise InputError(
-            f"{settings.jobs}: a Unix socket's path may have {SOCKET_BYTES} bytes",
+            f"{settings.jobs}: a Unix socket's path may have {SOCKET_PATH_BYTES} bytes",
             fix="point TMPDIR at a folder with a short path",
         )
     folder = root / "cuda" / "bin"

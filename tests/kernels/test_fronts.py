@@ -14,9 +14,10 @@ from typing import get_type_hints
 
 import pytest
 
+from orbit.core.paths import SOCKET_PATH_BYTES
 from orbit.errors import InputError
 from orbit.kernels.buildenv import SITE
-from orbit.kernels.fronts import PACKAGE, SOCKET_BYTES, Settings
+from orbit.kernels.fronts import PACKAGE, Settings
 from orbit.kernels.shim.config import Config, Part
 from orbit.kernels.shim.places import CONFIG_NAME
 from orbit.kernels.shim.program import CUDA_TOOLS
@@ -122,9 +123,9 @@ def test_every_program_is_behind_a_front(tmp_path: Path) -> None:
 
 def test_a_socket_whose_path_is_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="107 bytes"):
-        workspace(tmp_path, Settings(jobs="/" + "x" * SOCKET_BYTES))
+        workspace(tmp_path, Settings(jobs="/" + "x" * SOCKET_PATH_BYTES))
     path = str(tmp_path / "s")
-    longest = path + "x" * (SOCKET_BYTES - len(path))
+    longest = path + "x" * (SOCKET_PATH_BYTES - len(path))
     with socket.socket(socket.AF_UNIX) as line:
         line.bind(longest)
         with pytest.raises(OSError, match="too long"):

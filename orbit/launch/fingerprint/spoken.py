@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orbit.launch.fingerprint.maps import mapped
+
 OWN_MAPS = Path("/proc/self/maps")
 MODULES = ("torch", "ray")
 """What tells its version in ``__version__`` once it is imported."""
@@ -49,13 +51,10 @@ def versions(maps: str) -> dict[str, str]:
 
 def _loaded(maps: str, stem: str) -> Iterator[str]:
     """Paths of mapped files called ``stem`` or ``stem.<number>...``, each once."""
-    seen = set()
-    for line in maps.splitlines():
-        path = line.split(maxsplit=5)[5] if line.count(" ") >= 5 and "/" in line else ""
-        name = path.rpartition("/")[2]
-        if (name == stem or name.startswith(f"{stem}.")) and path not in seen:
-            seen.add(path)
-            yield path
+    for each in mapped(maps):
+        name = each.path.rpartition("/")[2]
+        if name == stem or name.startswith(f"{stem}."):
+            yield each.path
 
 
 def of_number(value: int) -> str:

@@ -13,6 +13,8 @@ import re
 import sys
 from typing import Any
 
+from orbit.launch.fingerprint.maps import mapped as mapped_files
+
 CUDA_LIBRARY, NVML_LIBRARY = "libcuda.so.1", "libnvidia-ml.so.1"
 NOT_READY = 802
 """CUDA_ERROR_SYSTEM_NOT_READY: on machines with NVSwitch, the fabric manager has not finished (or is not there)."""
@@ -146,12 +148,10 @@ def mapped(library: str) -> str:
     stem = library.partition(".so")[0] + ".so"
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-            paths = {
-                line.split(None, 5)[5].strip() for line in file if line.count("/") and len(line.split(None, 5)) > 5
-            }
+            files = mapped_files(file.read())
     except OSError:
         return ""
-    return next((os.path.realpath(path) for path in sorted(paths) if os.path.basename(path).startswith(stem)), "")
+    return next((os.path.realpath(each.path) for each in files if os.path.basename(each.path).startswith(stem)), "")
 
 
 def read_xids(log: str = "/dev/kmsg") -> list[tuple[str, int]]:

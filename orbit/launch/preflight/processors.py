@@ -35,7 +35,7 @@ class Processors:
 
     @property
     def whole(self) -> int:
-        """What Ray is told: whole processors, at least one."""
+        """Whole processors, at least one: for thread pools."""
         return max(1, int(self.usable))
 
 

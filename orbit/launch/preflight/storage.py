@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orbit.core.paths import SOCKET_PATH_BYTES
 from orbit.core.proc import own_python, run
 from orbit.env.activate import SOCKETS_BYTES, load_contract
 from orbit.errors import CommandFailed
@@ -20,8 +21,6 @@ from orbit.launch.preflight.rules import Rules
 from orbit.launch.preflight.say import GIB, failed, passed, size, skipped, warned
 
 PROBE = "orbit.launch.preflight.probe_files"
-SOCKET_PATH_BYTES = 107
-"""Of a socket's path (sun_path, unix(7))."""
 GRACE_S = 3.0
 """A program that is ended on a dead file server may not go away: it is waited for so long beyond its limit."""
 SCRATCH_FIX = "name a disk of the node in ORBIT_STATE (or --scratch)"

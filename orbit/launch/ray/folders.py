@@ -15,14 +15,13 @@ import msgspec
 
 from orbit.core.amounts import format_bytes
 from orbit.core.files import from_os_error, remove_tree, write_atomic
+from orbit.core.paths import SOCKET_PATH_BYTES
 from orbit.core.records import Record, compact_json
 from orbit.errors import RefusedError
 
-SOCKET_BYTES = 107
-"""Of a socket's path: sun_path is 108 with its end (unix(7))."""
 RAY_BYTES = 64
 """What Ray 2.55 appends to its folder: ``/session_2026-12-01_23-59-59_999999_4194304/sockets/plasma_store``."""
-MOST_BYTES = SOCKET_BYTES - RAY_BYTES
+MOST_BYTES = SOCKET_PATH_BYTES - RAY_BYTES
 PREFIX = "o-"
 OWNER_FILE = "owner.json"
 LEAST_FREE = 256 << 20
@@ -130,7 +129,7 @@ def _make(env: Mapping[str, str]) -> Folder:
             remove_tree(real)
         problems.append(f"{place}: {short}")
     raise RefusedError(
-        f"no place for the files of this job (a socket's path holds {SOCKET_BYTES} bytes): " + "; ".join(problems),
+        f"no place for the files of this job (a socket's path holds {SOCKET_PATH_BYTES} bytes): " + "; ".join(problems),
         fix="name a short folder on a disk of the node in ORBIT_STATE, or give the container a larger /tmp",
     )
 

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orbit.core.paths import SOCKET_PATH_BYTES
 from orbit.smoke.model import CheckError, Context
 
-SOCKET_BYTES = 107
 RAY_SOCKET = "ray/session_2026-11-30_10-00-00_123456_1234567/sockets/plasma_store"
 """What Ray 2.55 appends to $RAY_TMPDIR (``ray._private.node``), with the longest process id Linux has."""
 IDENTITY = re.compile(r"/cache/[0-9a-f]{12}/[^/]+(/|$)")
@@ -96,8 +96,8 @@ def _socket_faults() -> Iterator[str]:
     folder = os.environ.get("RAY_TMPDIR", "")
     path = f"{folder}/{RAY_SOCKET}"
     length = len(os.fsencode(path))
-    if length > SOCKET_BYTES:
-        yield f"RAY_TMPDIR={folder}: a socket's path would have {length} bytes, {SOCKET_BYTES} are there"
+    if length > SOCKET_PATH_BYTES:
+        yield f"RAY_TMPDIR={folder}: a socket's path would have {length} bytes, {SOCKET_PATH_BYTES} are there"
         return
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as one:
         try:

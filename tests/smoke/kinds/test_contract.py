@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orbit.core.paths import SOCKET_PATH_BYTES
 from orbit.env.activate import SOCKETS_BYTES
-from orbit.smoke.kinds.contract import RAY_SOCKET, REMOTE, SOCKET_BYTES, check_contract
+from orbit.smoke.kinds.contract import RAY_SOCKET, REMOTE, check_contract
 from orbit.smoke.model import CheckError, Context
 
 PARAMETERS = {"caches": ["TRITON_CACHE_DIR"]}
@@ -63,6 +64,6 @@ def test_no_cache_named_is_no_success(good: Path) -> None:
 
 
 def test_the_budget_of_sockets_is_the_same_everywhere() -> None:
-    assert SOCKETS_BYTES + 1 + len(RAY_SOCKET) == SOCKET_BYTES
+    assert SOCKETS_BYTES + 1 + len(RAY_SOCKET) == SOCKET_PATH_BYTES
     assert all(REMOTE.fullmatch(kind) for kind in ("nfs", "nfs4", "lustre", "fuse.sshfs"))
     assert not REMOTE.fullmatch("ext4")
