@@ -25,6 +25,7 @@ from orbit.errors import CommandFailed, InputError, MissingError, OrbitError, Re
 from orbit.launch.plan import LaunchPlan
 from orbit.launch.render import File
 from orbit.launch.render.htcondor import OWNER, PRIVATE, SECRETS
+from orbit.launch.submit.follow import follow as followed
 from orbit.launch.submit.htcondor_state import ATTRIBUTES, all_run, read_state
 from orbit.launch.submit.model import JobRef, JobStatus, now
 
@@ -101,19 +102,14 @@ class HTCondor:
 
     def logs(self, ref: JobRef, *, follow: bool) -> Iterator[bytes]:
         """Output and errors of the first node, which come back while it runs; without any, those of the others."""
-        places: dict[Path, int] = {}
-        while True:
-            ended = not follow or self.status(ref).phase.ended  # asked first: what is written until then is read below
-            for path in self._outputs(ref):
-                with path.open("rb") as file:
-                    file.seek(places.get(path, 0))
-                    while piece := file.read(1 << 20):
-                        yield piece
-                    places[path] = file.tell()
-            if ended:
-                break
-            time.sleep(PAUSE_S)
-        if not any(places.values()):
+        printed = False
+        pieces = followed(
+            lambda: self._outputs(ref), lambda: not follow or self.status(ref).phase.ended, pause_s=PAUSE_S
+        )
+        for piece in pieces:
+            printed = True
+            yield piece
+        if not printed:
             status = self.status(ref)
             why = f"{status.state}{f', {status.message}' if status.message else ''}"
             raise MissingError(

@@ -16,6 +16,7 @@ from orbit.core.tools import find
 from orbit.errors import CommandFailed, InputError, MissingError, OrbitError
 from orbit.launch.plan import LaunchPlan
 from orbit.launch.render import File
+from orbit.launch.submit.follow import follow as followed
 from orbit.launch.submit.model import JobRef, JobStatus, Phase
 from orbit.launch.submit.model import now as time_now
 
@@ -117,21 +118,11 @@ class Slurm:
             raise MissingError(
                 f"{path}: no output yet; the job is {why}", fix="orbit launch logs --follow waits for it"
             )
-        yield from self._read(ref, path, follow=follow)
-
-    def _read(self, ref: JobRef, path: Path, *, follow: bool) -> Iterator[bytes]:
-        place = 0
-        while True:
-            ended = not follow or self.status(ref).phase.ended  # asked first: what it wrote until then is read below
-            if path.exists():
-                with path.open("rb") as file:
-                    file.seek(place)
-                    while piece := file.read(1 << 20):
-                        yield piece
-                    place = file.tell()
-            if ended:
-                return
-            time.sleep(PAUSE_S)
+        yield from followed(
+            lambda: [path] if path.exists() else [],
+            lambda: not follow or self.status(ref).phase.ended,
+            pause_s=PAUSE_S,
+        )
 
     def cancel(self, ref: JobRef, *, now: bool) -> str:
         """SIGTERM to the nodes and the whole grace period; plain ``scancel`` gives only the cluster's KillWait."""
