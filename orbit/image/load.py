@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
@@ -110,13 +111,7 @@ def load_podman(words: list[str], version: str, layout: Layout, tag: str, progre
     known = _podman_layers(words, image) is not None
     if not known:
         progress.step("podman: taking the layers it does not have")
-        source = f"oci:{layout.path.absolute()}"
-        with blaming(layout, progress):
-            done = proc.run([*words, "pull", "--quiet", source], doing="podman pull", fix=AGAIN)
-        image = done.stdout.decode().split()[-1]
-        # the name podman made of the folder
-        made = f"localhost{layout.path.absolute()}:latest"
-        proc.run([*words, "untag", image, made], doing="podman untag", check=False)
+        image = _pull(words, layout, progress)
     if image != layout.manifest.config.hex:
         raise CheckFailed(f"podman holds {image}, not {layout.manifest.config.hex}", fix=f"podman image rm {image}")
     proc.run([*words, "tag", image, tag], doing="podman tag", fix=AGAIN)
@@ -124,6 +119,19 @@ def load_podman(words: list[str], version: str, layout: Layout, tag: str, progre
     if diff_ids != layout.config.rootfs.diff_ids:
         raise CheckFailed(f"podman holds {image} with other layers", fix=f"podman image rm {image}, then load it again")
     return LoadedImage(kind="podman", id=f"sha256:{image}", tag=tag, engine=version, reused=known, diff_ids=diff_ids)
+
+
+def _pull(words: list[str], layout: Layout, progress: Progress) -> str:
+    """The id that podman has given the image. It makes a name of the path it is told, and refuses capitals, spaces and
+    colons in it; so it is told a link with a plain name, beside which it stands."""
+    plain = f"orbit-{layout.manifest.config.hex[:12]}"
+    with tempfile.TemporaryDirectory(prefix="podman-") as folder, blaming(layout, progress):
+        Path(folder, plain).symlink_to(layout.path.absolute())
+        argv = [*words, "pull", "--quiet", f"oci:{plain}"]
+        done = proc.run(argv, doing="podman pull", cwd=Path(folder), fix=AGAIN)
+    image = done.stdout.decode().split()[-1]
+    proc.run([*words, "untag", image, f"localhost/{plain}:latest"], doing="podman untag", check=False)
+    return image
 
 
 def _podman_layers(words: list[str], image: str) -> tuple[str, ...] | None:

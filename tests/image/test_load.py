@@ -140,12 +140,31 @@ def test_an_engine_that_goes_away_is_told(layout: Path, tmp_path: Path, monkeypa
     assert " tag " not in (tmp_path / "log").read_text()
 
 
+def test_podman_is_told_a_plain_name_whatever_the_folder_is_called(
+    layout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """podman makes a name of the path, and a run's folder has capitals in it."""
+    layout = layout.rename(tmp_path / "Run 2026T:Z")
+    image = read_layout(layout)
+    layers = " ".join(f'"{one}"' for one in image.config.rootfs.diff_ids).replace(" ", ",")
+    script = rf"""case "$1" in
+        info) echo 5;;
+        pull) case "${{3#oci:}}" in *[A-Z:/\ ]*) echo "invalid reference format" >&2; exit 125;; esac
+            [ -f "${{3#oci:}}/oci-layout" ] && : > {tmp_path}/pulled && echo {image.manifest.config.hex};;
+        image) [ -e {tmp_path}/pulled ] && echo '[{layers}]';;
+        esac"""
+    stand_in(tmp_path, monkeypatch, "podman", script)
+    loaded = load_into("podman", layout, tag="x:1", progress=Silent())
+    assert (loaded.id, loaded.reused) == (image.manifest.config.digest, False)
+
+
 # --- real engines
 
 
 @pytest.mark.integration
 def test_podman_takes_the_layout(layout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     podman = need("podman")
+    layout = layout.rename(tmp_path / "Run 2026T:Z")
     with tempfile.TemporaryDirectory(prefix="orbit-") as folder:  # podman takes no longer path than 50 characters
         own = f'exec {podman} --root {folder}/a --runroot {folder}/b --storage-driver vfs "$@"'
         stand_in(tmp_path, monkeypatch, "podman", own)
