@@ -25,6 +25,8 @@ from orbit.smoke.model import Conditions
 
 RUNTIMES = ("runc", "crun")
 MOST_FILES = 1 << 20
+PROCESSES = ("--pids-limit", "-1")
+"""podman lets a container have 2048 processes and threads; no launched job has to live with that."""
 NOT_FOUND = 127
 """Status of podman for a command that is not in the container (podman-run(1), "Exit Status")."""
 
@@ -56,7 +58,7 @@ class Docker:
             user += ["--env", f"{name}={value}"]
         gpus = devices.docker() if self.name == "docker" else devices.podman()
         # podman's init is a package of its own, and the program that runs the checks reaps orphans, too
-        init = ["--init"] if self.name == "docker" else own_limits()
+        init = ["--init"] if self.name == "docker" else [*PROCESSES, *own_limits()]
         words = [str(self.program), *self.words, "run", "--rm", "--interactive", *init, *limits, *user, *gpus]
         return [*words, self.image, *command]
 
@@ -88,7 +90,19 @@ def find_podman() -> Choice | str:
     reason = ""
     with tempfile.TemporaryDirectory() as empty:
         for words in ((), *(("--runtime", name) for name in RUNTIMES if shutil.which(name))):
-            probe = [program, *words, "run", "--rm", *own_limits(), "--network", "none", "--rootfs", empty, "/absent"]
+            probe = [
+                program,
+                *words,
+                "run",
+                "--rm",
+                *PROCESSES,
+                *own_limits(),
+                "--network",
+                "none",
+                "--rootfs",
+                empty,
+                "/absent",
+            ]
             done = proc.run(probe, doing="trying podman", check=False, timeout_s=60)
             if done.returncode == NOT_FOUND:
                 version = proc.run([program, "--version"], doing="asking podman").stdout.decode().split()[-1]

@@ -43,6 +43,7 @@ def test_podman_takes_the_same_words_but_for_its_own() -> None:
     assert "--read-only-tmpfs=false" in text
     assert "--shm-size 64m" in text
     assert "--env HOME=" in text
+    assert "--pids-limit -1" in text
     assert "--tmpfs" not in text.replace("--read-only-tmpfs", "")
     assert "--device nvidia.com/gpu=all" in text
     assert "--init" not in words
